@@ -13,7 +13,7 @@ setup: .venv/.installed
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "gonogo needs Python 3.10 or newer: make PYTHON=python3.11 setup")'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[rehearse,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[rehearse,dev,examples]'
 	$(BIN)/python -m compileall -q src/gonogo  # so that the first start is as fast as later ones
 	$(BIN)/python -m gonogo hazards --format markdown >/dev/null  # fills gonogo's cache of the hazards' pages
 	touch $@

@@ -60,16 +60,17 @@ def test_what_passes(
     tmp_path: Path, was: tuple[str, dict[int, int]], now: tuple[Verdict, dict[int, int]], growth: float, passes: bool,
     said: str,
 ) -> None:  # fmt: skip
-    found, passed = compare_with_baseline(report(*now), earlier(tmp_path, *was), growth)
-    assert passed is passes
+    found = compare_with_baseline(report(*now), earlier(tmp_path, *was), growth)
+    assert (not found.regressed) is passes
+    assert found.exit_status == (found.verdict.exit_status if passes else 1)
     assert said in found.notes[-1].en or said in found.notes[0].en
 
 
 def test_host_memory_counts_and_another_machine_is_told(tmp_path: Path) -> None:
-    found, passed = compare_with_baseline(
+    found = compare_with_baseline(
         report(Verdict.GO, {0: GIB}, host=3 * GIB, accelerator="A100-80G"), earlier(tmp_path, "GO", {0: GIB}), 2
     )
-    assert not passed
+    assert found.regressed
     assert "rehearsed on 8 x A100-80G, the earlier report on 8 x H100-80G" in found.notes[0].en
     assert "host memory per node" in found.notes[1].en
 

@@ -116,7 +116,7 @@ def test_report_goes_to_the_file_whole_and_nothing_to_stdout(
     target.chmod(0o600)
     options = ["--format", "markdown", "--output", str(target), "--lang", "zh"]
     assert gonogo("rehearse", *options, "--", "x", rehearse=returning(samples.rehearsal_record())) == 0
-    assert target.read_text(encoding="utf-8").startswith("## gonogo rehearse: GO\n")
+    assert target.read_text(encoding="utf-8").startswith("## gonogo rehearse: GO（")
     assert "GPU 显存峰值" in target.read_text(encoding="utf-8")
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
     assert capsys.readouterr().out == ""

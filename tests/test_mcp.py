@@ -37,6 +37,7 @@ def project(tmp_path: Path) -> Path:
     (folder / "train.py").write_text("import torch\n")
     (tmp_path / "secret.json").write_text('{"zero_optimization": {"stage": "hunter2"}}')
     (folder / "way_out").symlink_to(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[tool.gonogo]\nignore = ['*']\n")  # above the folder: none of its
     return folder
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gonogo.finding import Report
+from gonogo.finding.asked import called
+from gonogo.finding.call import Call, machine_options
 from gonogo.finding.language import chosen_language
 
 Words = str | Sequence[str]
@@ -47,7 +49,8 @@ def check_files(*paths: str | Path, command: Words = (), environment: str | Path
     settings = read_settings(first if first.is_dir() else first.parent)
     if environment is not None:
         settings = replace(settings, environment=Path(environment))
-    return _answer(check([str(path) for path in paths], _words(command), settings=settings).report)
+    words, files = _words(command), [str(path) for path in paths]
+    return _answer(check(files, words, settings=settings).report, Call(tuple(words), files=tuple(files)))
 
 
 def rehearse_command(
@@ -56,7 +59,7 @@ def rehearse_command(
     gpus: str | None = None,
     nodes: int | None = None,
     host_memory: str | None = None,
-    ranks: str = "0",
+    ranks: str = "auto",
     steps: int = 2,
     timeout: float = 600.0,
     env: Sequence[str] = (),
@@ -65,7 +68,7 @@ def rehearse_command(
 
     Raises UserError for what the user has to change.
     """
-    from gonogo.rehearse.answer import rehearsed
+    from gonogo.rehearse.at_once import rehearsed_at_once
     from gonogo.rehearse.display import live_display, progress_lines
     from gonogo.rehearse.request import RehearsalRequest
 
@@ -82,21 +85,23 @@ def rehearse_command(
     )
     say = progress_lines(language)
     with live_display(language) as shown:
-        _, report = rehearsed(request, shown or (lambda status: say(status.activity)))
-    return _answer(report)
+        _, report = rehearsed_at_once(request, shown or (lambda status: say(status.activity)))
+    return _answer(report, Call(tuple(request.command), machine_options(gpus, nodes, host_memory, env=env)))
 
 
 def diagnose_logs(*logs: str | Path, command: Words = ()) -> DisplayedReport:
     """``gonogo diagnose LOGS -- COMMAND``. Raises UserError for a log that is not there or can't be read."""
     from gonogo.diagnose.findings import diagnose
 
-    return _answer(diagnose([str(log) for log in logs], command=_words(command)))
+    words, files = _words(command), [str(log) for log in logs]
+    return _answer(diagnose(files, command=words), Call(tuple(words), files=tuple(files)))
 
 
 def _words(command: Words) -> list[str]:
     return shlex.split(command) if isinstance(command, str) else list(command)
 
 
-def _answer(report: Report) -> DisplayedReport:
+def _answer(report: Report, call: Call) -> DisplayedReport:
     sys.stderr.flush()
+    report = called(report, call)
     return DisplayedReport(**{name: getattr(report, name) for name in report.__struct_fields__})

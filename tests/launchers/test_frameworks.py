@@ -272,7 +272,6 @@ def test_what_axolotl_starts(project: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ("line", "package"),
     [
         ("axolotl train a.yaml", "axolotl"),
-        ("trl sft", "trl"),
         ("swift sft --model m", "ms-swift"),
         ("llamafactory-cli train a.yaml", "llamafactory"),
     ],

@@ -273,9 +273,15 @@ def test_what_the_files_dont_settle_is_said_not_guessed(tmp_path: Path) -> None:
 def test_a_launch_is_go_with_what_was_made(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     cache = str(tmp_path.parent / "cache")
-    status, out, err = gonogo(tmp_path, "rehearse", "--format", "json", "--", *COMMAND, PROJECT="x", HF_HOME=cache)
+    words = ["rehearse", "--no-prepare", "--format", "json", "--", *COMMAND]
+    status, out, err = gonogo(tmp_path, *words, PROJECT="x", HF_HOME=cache)
     assert status == 3, err
     assert "gonogo prepare" in " ".join(one["why"] for one in json.loads(out)["skipped"])
+
+    status, out, err = gonogo(tmp_path, "rehearse", "--format", "json", "--", *COMMAND, PROJECT="x", HF_HOME=cache)
+    assert (status, json.loads(out)["verdict"]) == (0, "GO"), out
+    assert any("weights: made" in note for note in json.loads(out)["notes"])
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
     status, out, err = gonogo(tmp_path, "prepare", "--", *COMMAND, PROJECT="x", HF_HOME=cache)
     assert status == 0, out + err

@@ -22,7 +22,7 @@ from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.rehearse.packages.requested import requested_by_file
 from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.output import write as show
-from gonogo.rehearse.prepared.prepare import InEnvironment, _runs_of, prepare
+from gonogo.rehearse.prepared.prepare import InEnvironment, launches_of, prepare
 from gonogo.rehearse.prepared.project_requirements import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, in_prepared_environment, with_own_package
 from gonogo.rehearse.prepared.required_inputs import PrepareOptions
@@ -69,7 +69,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def asked(folder: Path, *command: str) -> Packages:
-    runs, _ = _runs_of(command)
+    runs, _ = launches_of(command)
     return packages_of(runs, folder)
 
 
@@ -157,7 +157,7 @@ def test_an_engine_that_is_stood_in_for_is_absent_where_nothing_names_it(
     monkeypatch.chdir(tmp_path)
 
     def without(*command: str) -> tuple[str, ...]:
-        runs, _ = _runs_of(command)
+        runs, _ = launches_of(command)
         return absent(packages_of(runs, Path.cwd()), command, runs)
 
     assert without("torchrun", "train.py") == ("vllm", "xformers")
@@ -401,7 +401,7 @@ def test_addresses_stay_and_index_lines_are_said(project: Path) -> None:
         '      install_requires=["trl @ git+https://host/trl", "coolpkg==1.0", "peft>=0.9"])\n',
         "requirements-more.txt": "extra-one @ git+https://host/extra-one\n",
     })  # fmt: skip
-    runs, _ = _runs_of(["python", "src/open_r1/sft.py"])
+    runs, _ = launches_of(["python", "src/open_r1/sft.py"])
     packages = packages_of(runs, project)
     assert packages.lines["coolpkg"] == "coolpkg @ git+https://host/o/coolpkg.git"
     assert packages.lines["peft"] == "peft @ git+https://host/o/peft@main"

@@ -17,20 +17,33 @@ _STATUS = RehearsalStatus(
     Text("rehearsing", "排练中"),
     12.3,
     (RankStatus(0, "running", _DOING), RankStatus(1, "out-of-memory"), RankStatus(2, "waiting")),
+    steps=2,
 )
 
 
-def printed(status: RehearsalStatus, language: str) -> str:
-    console = Console(file=io.StringIO(), width=120)
-    console.print(_rendered(status, language))
+def printed(status: RehearsalStatus, language: str, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(_rendered(status, language, width))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
     ("language", "words"),
     [
-        ("en", ["rehearsing  12 s", "forward", "12,345", "3.0 GiB", "512 MiB", "out of memory", "waiting"]),
-        ("zh", ["排练中  12 s", "forward", "12,345", "3.0 GiB", "512 MiB", "显存或内存不足", "等待"]),
+        (
+            "en",
+            [
+                "rehearsing  12 s",
+                "1 of 3 ranks done",
+                "rank 0  forward, step 2 of 2",
+                "12,345 operators",
+                "GPU 3.0 GiB",
+                "host 512 MiB",
+                "out of memory",
+                "waiting",
+            ],
+        ),
+        ("zh", ["排练中  12 s", "前向，第 2 步，共 2 步", "12,345", "3.0 GiB", "512 MiB", "显存或内存不足", "等待"]),
     ],
 )
 def test_each_rank_has_a_row(language: str, words: list[str]) -> None:
@@ -56,3 +69,14 @@ def test_a_terminal_gets_the_display_and_a_pipe_nothing() -> None:
     with live_display("en", pipe) as show:
         assert show is None
     assert pipe.file.getvalue() == ""  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_a_narrow_terminal_shows_less_and_cuts_nothing(width: int) -> None:
+    lines = [line.rstrip() for line in printed(_STATUS, "en", width).splitlines()]
+    assert "…" not in "".join(lines)
+    doing = next(line for line in lines if line.startswith("rank 0"))
+    whole = next(line for line in printed(_STATUS, "en", 200).splitlines() if line.startswith("rank 0"))
+    assert whole.startswith(doing)
+    assert whole[len(doing) : len(doing) + 2].strip() == ""  # it ends with a whole part
+    assert "forward, step 2 of 2" in doing

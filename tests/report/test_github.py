@@ -12,12 +12,14 @@ from msgspec.structs import replace
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Text, Verdict
 from gonogo.report import render
 
+ANSWER = 3
+"""Lines of the answer, which stand before the annotations."""
 COMMAND = re.compile(r"::(error|warning|notice) ([^:]*)::(.*)")
 
 
 def lines(*findings: Finding, language: str = "en") -> list[str]:
     report = Report(command="check", verdict=Verdict.NO_GO, findings=findings)
-    return render(report, "github", language).splitlines()
+    return render(report, "github", language).splitlines()[ANSWER:]
 
 
 def read(line: str) -> tuple[str, dict[str, str], str]:
@@ -37,7 +39,7 @@ def read(line: str) -> tuple[str, dict[str, str], str]:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_a_finding_is_an_annotation_and_one_line_sums_up(language: str) -> None:
     found = samples.finding()
-    written = render(samples.report(), "github", language).splitlines()
+    written = render(samples.report(), "github", language).splitlines()[ANSWER:]
     name, properties, message = read(written[0])
     assert name == "error"
     assert properties["file"] == "train.py"
@@ -106,5 +108,13 @@ def test_nothing_is_written_to_the_steps_summary(tmp_path: Path, monkeypatch: py
     assert summary.read_text() == ""
 
 
-def test_a_go_without_findings_is_one_line() -> None:
-    assert render(Report("check", Verdict.GO), "github", "en") == "gonogo check: GO\n"
+def test_a_go_without_findings_is_the_answer_alone() -> None:
+    *answer, last = render(Report("check", Verdict.GO), "github", "en").splitlines()
+    assert len(answer) == ANSWER
+    assert answer[0] == last == "gonogo check: GO (files only)"
+
+
+def test_a_reason_is_never_taken_for_a_command() -> None:
+    found = replace(samples.finding(), title=Text("::error::x", "::error::x"))
+    written = render(Report("check", Verdict.NO_GO, (found,)), "github", "en").splitlines()
+    assert written[1].startswith("reason: ::error::x")

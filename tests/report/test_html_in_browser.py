@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 from pages import charted_report, died_report, guarded_report, hostile_report, parted_report, roomy_report
-from whole_runs import RUNS
+from whole_runs import CALLS, RUNS
 
 from gonogo.finding import Text
+from gonogo.finding.asked import called
+from gonogo.finding.call import Call
 from gonogo.report import render
 from gonogo.report.html.frame import framed
 
@@ -91,13 +93,13 @@ def test_charts_follow_pointer_keyboard_and_choice(opened: Any) -> None:
         page.wait_for_timeout(60)
         texts.append(said.inner_text())
     assert (
-        "61.0 GiB: optimizer step (step 1), reached by activations, model.layers.7.mlp, aten.mm.default, "
+        "61.0 GiB: optimizer step (step 1), caused by activations, model.layers.7.mlp, aten.mm.default, "
         "at model.py:7 forward"
     ) in texts
 
     page.mouse.move(0, 0)
     rest = (
-        "▼ peak 61.0 GiB: optimizer step (step 1), reached by activations, model.layers.7.mlp, aten.mm.default, "
+        "▼ peak 61.0 GiB: optimizer step (step 1), caused by activations, model.layers.7.mlp, aten.mm.default, "
         "at model.py:7 forward"
     )
     assert said.inner_text() == rest, "without a pointer it tells of the peak"
@@ -245,3 +247,16 @@ def test_steps_of_a_guarded_run_are_drawn_and_told(opened: Any) -> None:
     page.locator("[data-language=zh]").click()
     assert page.locator(".chooser:visible select").input_value() == "gpu_bytes"
     assert "各 rank 的每一步" in page.locator("main").inner_text()
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("name", RUNS)
+def test_the_answer_is_seen_on_a_phone_without_scrolling(name: str, language: str, opened: Any) -> None:
+    """Verdict, reason, figures and the next command end within the first 600 pixels."""
+    page = opened(called(RUNS[name](), CALLS.get(name, Call())), language)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+    for part in ("h1", ".reason", ".next"):
+        box = page.locator(f"{part}:visible").first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 600, part

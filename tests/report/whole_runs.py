@@ -24,6 +24,8 @@ from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Report
+from gonogo.finding.asked import called
+from gonogo.finding.call import Call
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
@@ -105,9 +107,23 @@ RUNS: dict[str, Callable[[], Report]] = {
 }
 
 
+CALLS = {
+    "check": Call(("bash", "launch.sh")),
+    "rehearse": Call(("bash", "launch.sh"), ("--gpus", "8xH100-80G")),
+    "rehearse_go": Call(("bash", "launch.sh"), ("--gpus", "8xH100-80G")),
+    "rehearse_memory": Call(("bash", "launch.sh"), ("--gpus", "8xH100-80G")),
+    "diagnose": Call(files=("train.log",)),
+    "bisect": Call(("bash", "launch.sh")),
+    "plan": Call(options=("--gpus", "8xA100-80G"), files=("Qwen/Qwen2-7B",)),
+}
+"""What the command line would have been; the others' reports know their command."""
+
+
 def written(name: str) -> dict[str, str]:
     """The report of one run in every format and language, by the name of its file."""
     report = RUNS[name]()
+    if name in CALLS:
+        report = called(report, CALLS[name])
     return {
         f"{name}.{language}.{ENDINGS[format_name]}": render(report, format_name, language).replace(str(ROOT), "ROOT")
         for format_name in ENDINGS

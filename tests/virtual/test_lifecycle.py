@@ -72,3 +72,34 @@ def test_an_optimizer_of_other_tensors_than_the_models_is_idle(tmp_path: Path, h
         run = session.record("completed").as_run
     assert run is not None
     assert run.idle == idle
+
+
+@pytest.mark.parametrize(
+    ("has_optimizer", "has_engine", "empty", "backward", "wants_step"),
+    [
+        (False, False, False, True, False),
+        (True, False, False, True, True),
+        (False, True, False, True, True),
+        (False, False, True, True, True),
+        (False, False, False, False, True),
+    ],
+    ids=["no optimizer", "one that never steps", "an engine", "no batch", "nothing trained"],
+)
+def test_a_program_without_an_optimizer_has_none_to_step(
+    has_optimizer: bool, has_engine: bool, empty: bool, backward: bool, wants_step: bool
+) -> None:
+    """It ran to its own end, with nothing cut short: its backward is all that the run does."""
+    life, _ = life_on_host()
+    life.has_optimizer, life.has_engine, life.empty_pass = has_optimizer, has_engine, empty
+    for phase in ("forward", "backward") if backward else ("forward",):
+        life.enter(phase)  # type: ignore[arg-type]
+    life.ended_by_itself()
+    assert ("step" in life.expected) == wants_step
+
+
+def test_an_optimizer_that_is_made_is_seen(tmp_path: Path) -> None:
+    with virtual_session(tmp_path) as session:
+        model = nn.Linear(2, 2)
+        assert not session.life.has_optimizer
+        torch.optim.Adam(model.parameters())
+        assert session.life.has_optimizer

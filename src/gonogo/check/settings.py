@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.paths import contents, is_file, resolved
+from gonogo.evidence.paths import contents, is_file, may_be_read, resolved
 from gonogo.finding import Certainty, Text
 from gonogo.finding.errors import UserError
 
@@ -63,7 +63,7 @@ def read_settings(start: Path) -> CheckSettings:
     for parent in (folder, *folder.parents):
         for name in ("gonogo.toml", "pyproject.toml"):
             path = parent / name
-            if is_file(path):
+            if is_file(path) and may_be_read(path):  # a folder above those that a client may name is none of its
                 table = _table(path)
                 if table is not None:
                     return _settings(path, table)

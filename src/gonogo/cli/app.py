@@ -25,6 +25,7 @@ from gonogo.cli.command_words import words_of
 from gonogo.cli.cure import cure
 from gonogo.cli.env import env
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
+from gonogo.cli.help import overview
 from gonogo.cli.options import (
     AsOf,
     Command,
@@ -52,6 +53,7 @@ from gonogo.cli.options import (
     Unconfined,
     Yes,
     before_and_after,
+    chosen_environment,
 )
 from gonogo.cli.plan import plan
 from gonogo.cli.prepare import prepare
@@ -59,6 +61,7 @@ from gonogo.cli.run import run
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language, language_of_locale
+from gonogo.report.page import Page, colour_wanted
 
 app = typer.Typer(
     name="gonogo",
@@ -107,7 +110,7 @@ def rehearse(
     gpus: Gpus = None,
     nodes: Nodes = None,
     host_memory: HostMemory = None,
-    ranks: Ranks = "0",
+    ranks: Ranks = "auto",
     steps: Steps = 2,
     timeout: Annotated[
         float, typer.Option(min=1.0, metavar="SECONDS", help="Stop a program that takes longer.")
@@ -119,6 +122,13 @@ def rehearse(
         typer.Option("--with", metavar="PACKAGE==VERSION", help="Use this version of a package. Repeatable."),
     ] = None,
     yes: Yes = False,
+    prepare_: Annotated[
+        bool,
+        typer.Option(
+            "--prepare/--no-prepare",
+            help="First generate what the launch opens and is not here: models without weights, tokenizers, data.",
+        ),
+    ] = True,
     env: Env = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR.")] = None,
     memory_viz: MemoryViz = None,
@@ -167,6 +177,7 @@ def rehearse(
 
         known_format(format_)
         check_writable(output)
+        environment = chosen_environment(environment)
         from gonogo.rehearse.synthetic import Synthetic
 
         synthetic = Synthetic(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
@@ -178,12 +189,16 @@ def rehearse(
                     "没有给出要排练的命令：请写在 -- 之后，例如 gonogo rehearse -- bash launch.sh",
                 )
             )
+        from gonogo.finding.asked import called
+        from gonogo.finding.call import Call, machine_options
         from gonogo.rehearse.answer import rehearsed, was_interrupted
+        from gonogo.rehearse.at_once import rehearsed_at_once
         from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewer_files import ViewerFiles
+        from gonogo.trials.cure.answer import with_step_time
 
         request = RehearsalRequest(
             command=command,
@@ -199,6 +214,7 @@ def rehearse(
             keep=keep,
             viewers=ViewerFiles(memory_viz, trace, flight_recorder),
             ray=ray,
+            count_work=True,
             use_cache=not no_cache,
             yes=yes,
             unconfined=unconfined,
@@ -207,12 +223,20 @@ def rehearse(
         request = unpacked(request)
         earlier = None if against is None else read_earlier(against)
         with live_display(language) as on_progress:
-            record, report = rehearsed(request, on_progress)
-        report, passes = (report, True) if earlier is None else compare_with_baseline(report, earlier, peak_growth)
+            at_once = rehearsed_at_once if prepare_ and synthetic_batch is None else rehearsed
+            record, report = at_once(request, on_progress)
+        if record is not None:
+            report = with_step_time(report, record)
+        if earlier is not None:
+            report = compare_with_baseline(report, earlier, peak_growth)
+        launch = () if synthetic_batch is not None else tuple(command)
+        report = called(
+            report, Call(launch, machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ()))
+        )
         publish(report, format_, output, language, open_)
-        if was_interrupted(record):
+        if record is not None and was_interrupted(record):
             raise SystemExit(INTERRUPTED)
-        raise SystemExit(report.verdict.exit_status if passes else 1)
+        raise SystemExit(report.exit_status)
 
 
 app.command(
@@ -328,6 +352,8 @@ def diagnose(
             logs = ["-"]
         from gonogo.cli.reading_progress import reading_display
         from gonogo.diagnose.findings import read_failure
+        from gonogo.finding.asked import called
+        from gonogo.finding.call import Call, machine_options
 
         with reading_display(logs, language) as on_bytes:
             failure = read_failure(
@@ -354,6 +380,7 @@ def diagnose(
 
             asked = Asked(server, yes, command, gpus, host_memory, environment, language)
             report = with_reading(failure, report, asked)
+        report = called(report, Call(tuple(command), machine_options(environment=environment), tuple(logs)))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
 
@@ -443,6 +470,7 @@ def hazards(
 
 
 _LATER = {
+    "doctor": "gonogo.cli.doctor",
     "gpus": "gonogo.cli.gpus",
     "mcp": "gonogo.cli.mcp.command",
     "sbatch": "gonogo.cli.sbatch",
@@ -467,15 +495,51 @@ def _register_later(called: str | None) -> None:
 def main() -> None:
     """The entry point of the command ``gonogo``."""
     with exit_statuses(language_of_locale(os.environ)):
+        words, asked = _language_of(sys.argv[1:])
+        language = chosen_language(asked, os.environ)
+        if overview.wanted(words) and "_GONOGO_COMPLETE" not in os.environ:  # a shell asks for its completion script
+            overview.print_overview(Page(sys.stdout, colour=colour_wanted(sys.stdout)), language)
+            return
         _register_later(next(iter(sys.argv[1:2]), None))
         every = app.registered_commands
         called = [command for command in every if _name(command) in sys.argv[1:2]]
         # Where a command is named, Typer is spared the making of the others: a tenth of a check's time.
         app.registered_commands = called or every
         try:
-            app(prog_name="gonogo")
+            if {"-h", "--help"} & set(_before_command(words)):
+                _help(language)
+            else:
+                app(prog_name="gonogo")
         finally:
             app.registered_commands = every
+
+
+def _help(language: str) -> None:
+    """``--help`` of the command that is called."""
+    from typer.main import get_group
+
+    from gonogo.cli.help.language import speak
+
+    group = get_group(app)
+    for command in group.commands.values():
+        speak(command, language)
+    group(prog_name="gonogo")
+
+
+def _before_command(words: list[str]) -> list[str]:
+    """What stands before the user's own command."""
+    return words[: words.index("--")] if "--" in words else words
+
+
+def _language_of(words: list[str]) -> tuple[list[str], str | None]:
+    """The words without ``--lang``, and what it says."""
+    before = _before_command(words)
+    for number, word in enumerate(before):
+        if word.startswith("--lang="):
+            return [*words[:number], *words[number + 1 :]], word.partition("=")[2]
+        if word == "--lang" and number + 1 < len(before):
+            return [*words[:number], *words[number + 2 :]], words[number + 1]
+    return words, None
 
 
 def _name(command: CommandInfo) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,6 +29,7 @@ from gonogo.cli.options import (
     Unconfined,
     Upstream,
     Yes,
+    chosen_environment,
 )
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -98,6 +100,9 @@ def bisect(
                     "0.14.2 -- bash launch.sh",
                 )
             )
+        from gonogo.finding.asked import called
+        from gonogo.finding.call import Call, machine_options
+        from gonogo.rehearse.at_once import prepared_at_once
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
@@ -115,7 +120,7 @@ def bisect(
             ranks=ranks,
             steps=steps,
             timeout=timeout,
-            environment=environment,
+            environment=chosen_environment(environment),
             with_packages=tuple(with_ or ()),
             as_of=as_of,
             keep=keep,
@@ -131,9 +136,12 @@ def bisect(
             unpacked(rehearsal),
             upstream,
         )
-        with live_display(language) as on_progress:
-            found = run_bisection(request, _rehearsed, on_progress)
-        report = bisect_report(found)
+        with live_display(language) as on_progress, prepared_at_once(request.rehearsal) as ready:
+            found = run_bisection(replace(request, rehearsal=ready), _rehearsed, on_progress)
+        report = called(
+            bisect_report(found),
+            Call(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ())),
+        )
         publish(report, format_, output, language, open_)
         raise SystemExit(INTERRUPTED if found.interrupted else report.verdict.exit_status)
 

@@ -15,10 +15,12 @@ from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Format, Lang, Open, Output, before_and_after
 from gonogo.evidence.paths import is_folder
 from gonogo.finding import Text
+from gonogo.finding.call import Call
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 
 if TYPE_CHECKING:
+    from gonogo.check.findings import Checked
     from gonogo.check.settings import CheckSettings
 
 _MAX_ROUNDS = 10
@@ -121,10 +123,20 @@ def check(
         if statistics:
             publish_text(lambda stream: write_statistics(stream, checked, format_, language), output)
         else:
-            publish(checked.report, format_, output, language, open_)
+            from gonogo.finding.asked import called
+
+            publish(called(checked.report, _call(checked, paths, command)), format_, output, language, open_)
         if allow_no_files and not checked.gathered.runs:
             raise SystemExit(0)
         raise SystemExit(checked.exit_status)
+
+
+def _call(checked: Checked, paths: list[str], command: list[str]) -> Call:
+    """What was asked; where no command was given, the one script that launches a run among the files."""
+    launches = {run.launch.source.path for run in checked.gathered.runs if run.launch is not None}
+    if not command and len(launches) == 1 and (script := launches.pop()).endswith(".sh"):
+        return Call(("bash", script), files=tuple(paths))
+    return Call(tuple(command), files=tuple(paths))
 
 
 def _settings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,6 +111,9 @@ def cure(
                     "没有给出要修复的命令：请写在 -- 之后，例如 gonogo cure -- bash launch.sh",
                 )
             )
+        from gonogo.finding.asked import called
+        from gonogo.finding.call import Call, machine_options
+        from gonogo.rehearse.at_once import prepared_at_once
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
@@ -141,11 +145,19 @@ def cure(
             upstream=upstream,
             patch_file=str(output_patch),
         )
-        with scratch_folder() as scratch, live_display(language) as on_progress:
+        with (
+            scratch_folder() as scratch,
+            live_display(language) as on_progress,
+            prepared_at_once(request.rehearsal) as ready,
+        ):
+            request = replace(request, rehearsal=ready)
             cured = search(request, scratch, _rehearsed, on_progress)
         report = write_patch(cured, output_patch)
         if apply:
             report = apply_cure(cured, report)
+        report = called(
+            report, Call(tuple(command), machine_options(gpus, nodes, host_memory, environment, with_ or (), env or ()))
+        )
         publish(report, format_, output, language, open_)
         interrupted = report.cure is not None and report.cure.interrupted
         raise SystemExit(INTERRUPTED if interrupted else report.verdict.exit_status)

@@ -35,7 +35,13 @@ Gpus = Annotated[
 ]
 Nodes = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of nodes. Default: from COMMAND.")]
 HostMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memory per node, e.g. 1T or 512G.")]
-Ranks = Annotated[str, typer.Option(metavar="0|0,3|sample|all", help="Which ranks to run.")]
+Ranks = Annotated[
+    str,
+    typer.Option(
+        metavar="auto|0|0,3|sample|all",
+        help="Which ranks to run; auto: rank 0, and the last one too where the files let ranks differ.",
+    ),
+]
 Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")]
 NoCache = Annotated[
     bool, typer.Option("--no-cache", help="Rehearse again even if nothing has changed since the last time.")
@@ -62,9 +68,10 @@ InEnvironment = Annotated[
     Path | None,
     typer.Option(
         "--environment",
-        metavar="FILE|none",
+        metavar="auto|FILE|none",
         help="Rehearse in the environment described by FILE: requirements, a lock file, pip freeze, a Dockerfile "
-        "…; none: the installed packages. Default: what gonogo prepare found, else the installed packages.",
+        "…; none: the installed packages; auto: the environment that the project's files ask for, once you agree. "
+        "Default: auto.",
     ),
 ]
 Yes = Annotated[
@@ -125,6 +132,11 @@ MicroBatch = Annotated[
 GradientCheckpointing = Annotated[
     bool, typer.Option("--gradient-checkpointing", help="With --synthetic-batch: enable gradient checkpointing.")
 ]
+
+
+def chosen_environment(given: Path | None) -> Path | None:
+    """``--environment``; None for ``auto``, the default."""
+    return None if given == Path("auto") else given
 
 
 def before_and_after(words: list[str]) -> tuple[list[str], list[str]]:

@@ -123,6 +123,8 @@ def plan(
 
         known_format(format_)
         check_writable(output)
+        from gonogo.finding.asked import called
+        from gonogo.finding.call import Call
         from gonogo.report.trials.plan_picture import check_picture, write_picture
 
         check_picture(picture)
@@ -188,6 +190,10 @@ def plan(
             note = write_picture(report.plan, picture, language)
             if note is not None:
                 typer.echo(note.in_language(language), err=True)
+        options = sys.argv[2 : sys.argv.index("--") if "--" in sys.argv else None]
+        for word in words:
+            options.remove(word)
+        report = called(report, Call(tuple(command), tuple(options), tuple(words)))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
 

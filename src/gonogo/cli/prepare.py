@@ -11,7 +11,18 @@ import typer
 
 from gonogo.cli.command_words import words_of
 from gonogo.cli.exit_status import exit_statuses
-from gonogo.cli.options import AsOf, Command, Env, Gpus, InEnvironment, Lang, Output, Unconfined, Yes
+from gonogo.cli.options import (
+    AsOf,
+    Command,
+    Env,
+    Gpus,
+    InEnvironment,
+    Lang,
+    Output,
+    Unconfined,
+    Yes,
+    chosen_environment,
+)
 from gonogo.finding import Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -80,6 +91,7 @@ def prepare(
 
         known_format(format_)
         check_writable(output)
+        environment = chosen_environment(environment)
         check_named(env or (), os.environ)
         if not command and model:
             from gonogo.rehearse.prepared.prepare import prepare_models

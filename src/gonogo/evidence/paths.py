@@ -79,6 +79,8 @@ def folders_upward(start: str | Path, *, outside: bool = False) -> Iterator[Path
     home = Path.home()
     last = next((number for number, place in enumerate(above) if exists(place / ".git")), _UNPACKED if outside else 0)
     for place in above[: last + 1]:
+        if place != start and not may_be_read(place):  # above the folders that a client may name
+            return
         yield place
         if place == home:
             return
@@ -92,13 +94,19 @@ def opened(path: str | Path) -> BinaryIO:
     if BUFFERS and (held := BUFFERS.get(str(resolved(path)))) is not None:
         return io.BytesIO(held)
     try:
-        if (only := os.environ.get(ONLY_BELOW)) and not _is_below(path, only):
+        if not may_be_read(path):
             raise OSError(errno.EACCES, "it is outside of the folders that were allowed", str(path))
         if stat.S_ISFIFO(os.stat(path).st_mode) and not str(path).startswith(_OF_A_SHELL):
             raise OSError(errno.EINVAL, "it is a pipe", str(path))
         return open(path, "rb")
     except ValueError as error:  # a zero byte, a lone surrogate
         raise OSError(errno.EINVAL, str(error), str(path)) from None
+
+
+def may_be_read(path: str | Path) -> bool:
+    """Whether the path is one whose file may be read, where only some folders are allowed."""
+    only = os.environ.get(ONLY_BELOW)
+    return not only or _is_below(path, only)
 
 
 def _is_below(path: str | Path, folders: str) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -9,8 +12,12 @@ import msgspec
 
 FOLDER = "gonogo-prepared"
 MANIFEST = "prepared.json"
+OF = "of"
+"""Beside a folder that a rehearsal keeps: the file that names the folder in which the launch was typed."""
 BUILDERS = frozenset({"json", "csv", "parquet", "text", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset"})
 """What ``load_dataset`` takes by these names are forms of files, and no data sets of the hub."""
+
+_KEPT_IN: ContextVar[Path | None] = ContextVar("kept_in", default=None)
 
 _OF_ROWS = (".txt", ".json", ".jsonl", ".csv", ".tsv", ".parquet")
 
@@ -46,6 +53,22 @@ class Prepared(msgspec.Struct, frozen=True):
     """Packages that a rehearsal would stand in for, and that neither the project's lists nor the launch name."""
     source: str = ""
     """The folder of the project's own package, as an editable install puts it on the path; empty: there is none."""
+
+
+@contextlib.contextmanager
+def kept_in(parent: Path) -> Iterator[None]:
+    """Within the block, what is prepared for launches lies in ``parent``, where the user has prepared none himself."""
+    token = _KEPT_IN.set(parent)
+    try:
+        yield
+    finally:
+        _KEPT_IN.reset(token)
+
+
+def parent_of_prepared(folder: Path) -> Path:
+    """The folder in which the prepared one of launches typed in ``folder`` lies, or would lie."""
+    elsewhere = _KEPT_IN.get()
+    return folder if elsewhere is None or (folder / FOLDER / MANIFEST).is_file() else elsewhere
 
 
 def read_prepared(folder: Path) -> Prepared | None:

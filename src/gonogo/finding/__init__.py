@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
     from gonogo.finding.answer import Answer, Clue
     from gonogo.finding.bisection import Bisection
+    from gonogo.finding.call import Call
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
     from gonogo.finding.failure import FailureFacts
@@ -171,6 +172,14 @@ class Report(msgspec.Struct, frozen=True):
     """What speaks for it: facts of the log joined with each other and with the run's settings."""
     failure: FailureFacts | None = None
     """What a log tells of the failure, taken apart; None where it tells of none."""
+    regressed: tuple[Text, ...] = ()
+    """What is worse than in the earlier report that it was held against: it does not pass, whatever its verdict."""
+    call: Call | None = None
+
+    @property
+    def exit_status(self) -> int:
+        """The verdict's; that of NO-GO where it is worse than the earlier report."""
+        return 1 if self.regressed else self.verdict.exit_status
 
 
 _ORDER_OF_CERTAINTY = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}

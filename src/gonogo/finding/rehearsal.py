@@ -246,3 +246,7 @@ class Rehearsal(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     divergence: Divergence | None
     ranks: tuple[RehearsedRank, ...]
+    seconds_of_step: float | None = None
+    """By plan's roofline: it compares, and is no promise. None where no work was counted."""
+    tokens_per_second_per_gpu: float | None = None
+    """At that speed, with the longest samples that were seen."""

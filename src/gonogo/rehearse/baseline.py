@@ -62,19 +62,19 @@ def read_earlier(path: Path) -> BaselineReport:
     return earlier
 
 
-def compare_with_baseline(report: Report, earlier: BaselineReport, growth: float) -> tuple[Report, bool]:
-    """The report with what has become of the earlier one, and whether it may pass.
+def compare_with_baseline(report: Report, earlier: BaselineReport, growth: float) -> Report:
+    """The report with what has become of the earlier one: ``regressed`` where it may not pass.
 
     ``growth``: per cent by which a peak may grow. It passes where the verdict is no worse, and no peak has grown by
     more; ranks are compared that both have. Another accelerator or world is told, and compared all the same.
     """
-    notes, passes = [], True
+    notes: list[Text] = []
+    worse: list[Text] = []
     if _ORDER.index(report.verdict) > _ORDER.index(earlier.verdict):
-        passes = False
-        notes.append(_WORSE.format(path=earlier.path, was=earlier.verdict.value, now=report.verdict.value))
+        worse.append(_WORSE.format(path=earlier.path, was=earlier.verdict.value, now=report.verdict.value))
     now = report.rehearsal
     if now is None:
-        return msgspec.structs.replace(report, notes=(*report.notes, *notes)), passes
+        return msgspec.structs.replace(report, notes=(*report.notes, *worse), regressed=tuple(worse))
     was = earlier.rehearsal
     if (was.accelerator, was.world_size) != (now.accelerator, now.world_size):
         before_was, now_is = (f"{one.world_size} x {one.accelerator}" for one in (was, now))
@@ -88,18 +88,16 @@ def compare_with_baseline(report: Report, earlier: BaselineReport, growth: float
     if was.host_per_node is not None and now.host_per_node is not None:
         peaks.append((_HOST, was.host_per_node.peak_bytes, now.host_per_node.peak_bytes))
     for what, old, new in peaks:
-        too_much = new - old > max(old * growth / 100, _BELOW)
-        passes = passes and not too_much
-        if too_much:
+        if new - old > max(old * growth / 100, _BELOW):
             share = f"{(new - old) / old:+.1%}" if old else "∞"
-            notes.append(
+            worse.append(
                 _GREW.format(
                     path=earlier.path, what=what, old=size(old), new=size(new), share=share, allowed=f"{growth:g} %"
                 )
             )
-    if passes:
+    if not worse:
         notes.append(_HELD.format(path=earlier.path, allowed=f"{growth:g} %"))
-    return msgspec.structs.replace(report, notes=(*report.notes, *notes)), passes
+    return msgspec.structs.replace(report, notes=(*report.notes, *notes, *worse), regressed=tuple(worse))
 
 
 _PEAK = Text("GPU memory of rank {rank}", "rank {rank} 的 GPU 显存")

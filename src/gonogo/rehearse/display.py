@@ -9,23 +9,22 @@ from collections.abc import Callable, Iterator
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text as Line
 
 from gonogo.finding import Text
-from gonogo.finding.words import size
+from gonogo.finding.words import PHASE_NAMES, size
 from gonogo.rehearse.progress import OnProgress, RankStatus, RehearsalStatus
 from gonogo.rehearse.prompts import PROGRESS, PROGRESS_LINES, language_of_questions, paused_for_questions
+from gonogo.report.page import cells
 
-_HEADERS = (
-    Text("rank", "rank"),
-    Text("phase", "阶段"),
-    Text("step", "步"),
-    Text("operators", "算子"),
-    Text("device memory", "显存"),
-    Text("host memory", "内存"),
-    Text("activity", "当前活动"),
-)
+_RANK = Text("rank {rank}", "rank {rank}")
+_STEP = Text("{phase}, step {step} of {steps}", "{phase}，第 {step} 步，共 {steps} 步")
+_PHASE = Text("{phase}, step {step}", "{phase}，第 {step} 步")
+_DEVICE = Text("GPU {size}", "GPU {size}")
+_HOST = Text("host {size}", "主机 {size}")
+_OPERATORS = Text("{count:,} operators", "{count:,} 个算子")
+_LEFT = Text("{done} of {all} ranks done", "{all} 个 rank 中 {done} 个已完成")
+_GAP = "  "
 _STATES = {
     "waiting": Text("waiting", "等待"),
     "running": Text("starting", "启动中"),
@@ -58,7 +57,7 @@ def live_display(language: str, console: Console | None = None) -> Iterator[OnPr
             Live(console=console, refresh_per_second=8, transient=True) as live,
             paused_for_questions(lambda: _stopped(live)),
         ):
-            yield lambda status: live.update(_rendered(status, language))
+            yield lambda status: live.update(_rendered(status, language, console.width))
 
 
 @contextlib.contextmanager
@@ -84,23 +83,18 @@ def progress_lines(language: str) -> Callable[[Text], None]:
     return say
 
 
-def _rendered(status: RehearsalStatus, language: str) -> Group:
+def _rendered(status: RehearsalStatus, language: str, width: int = 80) -> Group:
+    """The part of the work, and a line for each rank: its phase first, and no more than fits."""
     title = Line(f"{status.activity.in_language(language)}  {status.seconds:.0f} s", style="bold")
     if not status.ranks:
         return Group(title)
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for index, header in enumerate(_HEADERS):
-        table.add_column(
-            header.in_language(language),
-            justify="right" if index in (0, 2, 3, 4, 5) else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
+    done = sum(rank.state not in ("waiting", "running") for rank in status.ranks)
+    if len(status.ranks) > 1:
+        title.append(_GAP + _LEFT.format(done=done, all=len(status.ranks)).in_language(language), style="dim")
     shown = _most_informative(status.ranks)
-    for rank in shown:
-        table.add_row(*_row(rank, language))
+    lines = [Line(_fitting(_said(rank, status.steps, language), width)) for rank in shown]
     hidden = len(status.ranks) - len(shown)
-    return Group(title, table, Line(f"+ {hidden}", style="dim")) if hidden else Group(title, table)
+    return Group(title, *lines, *([Line(f"+ {hidden}", style="dim")] if hidden else []))
 
 
 def _most_informative(ranks: tuple[RankStatus, ...]) -> list[RankStatus]:
@@ -109,17 +103,31 @@ def _most_informative(ranks: tuple[RankStatus, ...]) -> list[RankStatus]:
     return sorted(order[:_MAX_ROWS], key=lambda rank: rank.rank)
 
 
-def _row(rank: RankStatus, language: str) -> list[Line]:
+def _said(rank: RankStatus, steps: int, language: str) -> list[str]:
+    """What a rank does, most important first."""
+    name = _RANK.format(rank=rank.rank).in_language(language)
     doing = rank.progress
     if doing is None or rank.state != "running":
-        state = _STATES.get(rank.state, Text(rank.state, rank.state)).in_language(language)
-        return [Line(str(rank.rank)), Line(state), *[Line("")] * 5]
+        return [name, _STATES.get(rank.state, Text(rank.state, rank.state)).in_language(language)]
+    phase = PHASE_NAMES.get(doing.phase, Text(doing.phase, doing.phase))
+    where = (_STEP if steps and doing.step < steps else _PHASE).format(phase=phase, step=doing.step + 1, steps=steps)
+    if doing.phase in ("load", "init", "evaluate", "save", "exit"):  # which belong to no step
+        where = phase
     return [
-        Line(str(rank.rank)),
-        Line(doing.phase),
-        Line(str(doing.step)),
-        Line(f"{doing.operators:,}"),
-        Line(size(doing.device_bytes)),
-        Line(size(doing.host_bytes)),
-        Line("".join(letter for letter in doing.activity if letter.isprintable())),
+        name,
+        where.in_language(language),
+        _DEVICE.format(size=size(doing.device_bytes)).in_language(language),
+        _HOST.format(size=size(doing.host_bytes)).in_language(language),
+        _OPERATORS.format(count=doing.operators).in_language(language),
+        "".join(letter for letter in doing.activity if letter.isprintable()),
     ]
+
+
+def _fitting(parts: list[str], width: int) -> str:
+    """The parts that fit on a line, whole ones only; the first always."""
+    line = parts[0]
+    for part in filter(None, parts[1:]):
+        if cells(line) + len(_GAP) + cells(part) > width:
+            break
+        line = f"{line}{_GAP}{part}"
+    return line

@@ -26,6 +26,8 @@ class RehearsalStatus:
     activity: Text
     seconds: float
     ranks: tuple[RankStatus, ...] = ()
+    steps: int = 0
+    """Optimizer steps that each rank is to make; 0 where that is not said."""
 
 
 OnProgress = Callable[[RehearsalStatus], None]
@@ -34,14 +36,15 @@ OnProgress = Callable[[RehearsalStatus], None]
 class ProgressReporter:
     """Hands progress on, with the time, to whoever asked for it."""
 
-    def __init__(self, on_progress: OnProgress | None, started: float) -> None:
+    def __init__(self, on_progress: OnProgress | None, started: float, steps: int = 0) -> None:
         self._on_progress = on_progress
         self._started = started
+        self._steps = steps
 
     def __call__(self, activity: Text, ranks: tuple[RankStatus, ...] = ()) -> None:
         """Say what is being done now."""
         if self._on_progress is not None:
-            self._on_progress(RehearsalStatus(activity, time.monotonic() - self._started, ranks))
+            self._on_progress(RehearsalStatus(activity, time.monotonic() - self._started, ranks, self._steps))
 
     def ranks(self, ranks: tuple[RankStatus, ...]) -> None:
         """Say how the ranks that are run are getting on."""

@@ -46,9 +46,14 @@ def print_lines(lines: Sequence[Text]) -> None:
             print(prefix + _printable(line.in_language(language)), file=sys.stderr, flush=True)
 
 
+def can_ask() -> bool:
+    """Whether somebody sits at a terminal."""
+    return os.environ.get(PROGRESS) != PROGRESS_LINES and _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+
+
 def ask(lines: Sequence[Text], question: Text, *, default: bool = True) -> bool | None:
     """Whether the user says yes; ``default`` where only Enter is pressed; None where nobody sits at a terminal."""
-    if os.environ.get(PROGRESS) == PROGRESS_LINES or not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
+    if not can_ask():
         return None
     with _quiet():
         print_lines(lines)

@@ -71,7 +71,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     ranks run ends them, and the record says ``interrupted`` for them; before that, KeyboardInterrupt comes through.
     """
     started = time.monotonic()
-    progress = ProgressReporter(on_progress, started)
+    progress = ProgressReporter(on_progress, started, request.steps)
     _check_words(request.command)
     request = in_prepared_environment(request, Path.cwd())
     check_keep(request.keep)

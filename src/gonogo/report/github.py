@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report, Severity
 from gonogo.report.annotation import annotation_text, from_root, is_stream, level_of
+from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.similar import thread_line
 from gonogo.report.trials.reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
@@ -15,11 +16,15 @@ _COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE:
 
 
 def to_github(report: Report, language: str) -> str:
-    """One workflow command a finding, a thing not covered and a similar thread, then one line that sums up; no more."""
+    """The answer in three lines; one workflow command a finding, gap and similar thread; one line that sums up."""
     return "".join(f"{line}\n" for line in _lines(report, language))
 
 
 def _lines(report: Report, language: str) -> Iterator[str]:
+    answer = headline_of(report)
+    yield f"gonogo {clean_line(report.command)}{colon(language)}{clean_line(verdict_line(report, language))}"
+    yield f"{word('reason', language)}{colon(language)}{clean_line(answer.reason.in_language(language))}"
+    yield f"{word('next', language)}{colon(language)}{clean_line(answer.next.said(language))}"
     for finding in report.findings:
         yield _annotation(finding, language)
     for skipped in report.skipped:
@@ -29,7 +34,7 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield _command("notice", {"title": word("similar", language)}, thread_line(thread, language))
     for line in reader_lines(report, language):
         yield _command("notice", {"title": word("read", language)}, line)
-    parts = [report.verdict.value, counted(report, language)]
+    parts = [verdict_line(report, language), counted(report, language)]
     comma = "，" if language == "zh" else ", "
     yield f"gonogo {clean_line(report.command)}{colon(language)}{comma.join(part for part in parts if part)}"
 

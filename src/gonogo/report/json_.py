@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Finding, Fix, Report
+from gonogo.finding.answer import Answer, Clue
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.words import how_to_apply
 
 SCHEMA = "gonogo.report/1"
@@ -36,6 +38,7 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
         "schema": SCHEMA,
         "command": report.command,
         "verdict": report.verdict.value,
+        "answer": _answer_object(report, language),
         "findings": [_finding_object(finding, language) for finding in report.findings],
         "covered": [text.in_language(language) for text in report.covered],
         "skipped": [
@@ -43,7 +46,7 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
             for skipped in report.skipped
         ],
         "notes": [text.in_language(language) for text in report.notes],
-        **(_of_log(report, language) if report.log is not None else {}),
+        **({"clues": [_clue_object(clue, language) for clue in report.clues]} if report.log is not None else {}),
         **({"similar": [_thread_object(one, language) for one in report.similar]} if report.log is not None else {}),
         **({"upstream": msgspec.to_builtins(report.upstream)} if report.upstream else {}),
         **({"pack": report.pack} if report.pack else {}),
@@ -51,25 +54,36 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
     }
 
 
-def _of_log(report: Report, language: str) -> dict[str, Any]:
-    """What is said first of a log, and the clues to it."""
-    answer = report.answer
+def _answer_object(report: Report, language: str) -> dict[str, Any]:
+    """What the report says first."""
+    answer = headline_of(report)
     return {
-        "answer": {
-            "text": answer.sentence.in_language(language),
-            "because": answer.because.in_language(language),
-            "at": answer.at.in_language(language) if answer.at is not None else None,
-            "change": answer.change.in_language(language) if answer.change is not None else None,
-            "sure": answer.sure,
-            "hazard": answer.hazard or None,
-        }
-        if answer is not None
-        else None,
-        "clues": [
-            {"text": clue.text.in_language(language), "places": msgspec.to_builtins(clue.places)}
-            for clue in report.clues
+        "says": verdict_line(report, language),
+        "reason": answer.reason.in_language(language),
+        "next": answer.next.command,
+        "next_does": answer.next.what.in_language(language),
+        "figures": [
+            {"name": figure.name.in_language(language), "value": figure.value.in_language(language)}
+            for figure in answer.figures
         ],
+        **({"regressed": [text.in_language(language) for text in report.regressed]} if report.regressed else {}),
+        **(_of_log(report.answer, language) if report.answer is not None else {}),
     }
+
+
+def _of_log(answer: Answer, language: str) -> dict[str, Any]:
+    """The parts of the sentence on a log."""
+    return {
+        "because": answer.because.in_language(language),
+        "at": answer.at.in_language(language) if answer.at is not None else None,
+        "change": answer.change.in_language(language) if answer.change is not None else None,
+        "sure": answer.sure,
+        "hazard": answer.hazard or None,
+    }
+
+
+def _clue_object(clue: Clue, language: str) -> dict[str, Any]:
+    return {"text": clue.text.in_language(language), "places": msgspec.to_builtins(clue.places)}
 
 
 def _seen(report: Report) -> dict[str, Any]:

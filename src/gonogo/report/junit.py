@@ -8,10 +8,11 @@ from xml.etree import ElementTree
 
 from gonogo.finding import Finding, Report, Severity, Verdict
 from gonogo.report.annotation import annotation_text, from_root, is_stream, level_of
+from gonogo.report.answer.headline import badge, headline_of, verdict_line
 from gonogo.report.similar import thread_line
 from gonogo.report.trials.reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import word
+from gonogo.report.words import colon, word
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -33,13 +34,18 @@ def to_junit(report: Report, language: str) -> str:
     if report.verdict is Verdict.CANNOT_TELL and not report.skipped:
         case = _case(suite, names, report.command, word("verdict", language))
         ElementTree.SubElement(case, "skipped", {"message": report.verdict.value})
-    said = [text.in_language(language) for text in report.notes]
+    if report.regressed:
+        case = _case(suite, names, report.command, badge(report, language))
+        for why in report.regressed:
+            ElementTree.SubElement(case, "failure", {"message": _line(why.in_language(language))})
+    answer = headline_of(report)
+    todo = f"{word('next', language)}{colon(language)}{answer.next.said(language)}"
+    said = [verdict_line(report, language), answer.reason.in_language(language), todo]
+    said += [text.in_language(language) for text in answer.shown.notes]
     said += reader_lines(report, language)
     if report.similar:
         said += [word("similar", language), *(thread_line(thread, language) for thread in report.similar)]
-    if said:
-        notes = "\n".join(map(_text, said))
-        ElementTree.SubElement(suite, "system-out").text = notes
+    ElementTree.SubElement(suite, "system-out").text = "\n".join(map(_text, said))
     seconds = report.rehearsal.seconds if report.rehearsal is not None else 0.0
     counts = {
         "tests": str(len(suite.findall("testcase"))),

@@ -9,6 +9,7 @@ from gonogo.finding import Finding, Report
 from gonogo.finding.condensed import findings_of, notes_of, skipped_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
@@ -46,15 +47,22 @@ def _block(text: str, language: str) -> Iterator[str]:
 
 
 def _lines(report: Report, language: str) -> Iterator[str]:
-    yield f"## gonogo {_plain(report.command)}: {report.verdict.value}"
+    answer = headline_of(report)
+    yield f"## gonogo {_plain(report.command)}: {_plain(verdict_line(report, language))}"
+    yield from ("", f"**{_plain(answer.reason.in_language(language))}**")
+    what = _plain(answer.next.what.in_language(language))
+    what = f"（{what}）" if language == "zh" else f" ({what})"
+    todo = f"{_code(answer.next.command)}{what}" if answer.next.command else what.strip(" ()（）")
+    yield from ("", f"{word('next', language)}{colon(language)}{todo}")
+    if answer.figures:
+        yield ""
+        for figure in answer.figures:
+            name, value = figure.name.in_language(language), figure.value.in_language(language)
+            yield f"- {_plain(name)}{colon(language)}{_plain(value)}"
     if summary := summary_of(report, language):
         yield from ("", _plain(summary))
-    if report.answer is not None:
-        yield from ("", f"**{_plain(report.answer.sentence.in_language(language))}**")
-    for note in notes_of(report):
+    for note in notes_of(answer.shown):
         yield from ("", _plain(note.in_language(language)))
-    for table in head_tables_of(report, language):
-        yield from _table_lines(table)
     found, rest = findings_of(report)
     for alike in found:
         yield from _finding_lines(alike.finding, language)
@@ -66,6 +74,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     if report.clues:
         yield from ("", f"### {word('clues', language)}", "")
         yield from (f"- {_plain(said_of(clue, language))}" for clue in report.clues)
+    for table in head_tables_of(report, language):
+        yield from _table_lines(table)
     if report.similar:
         yield from ("", f"### {word('similar', language)}", "")
         yield from (_thread_line(thread, language) for thread in report.similar)

@@ -172,6 +172,9 @@ class Page:
         from rich.text import Text as Cell
 
         self.rule(table.title)
+        if self._is_too_narrow(table):
+            self._rows_as_lines(table)
+            return
         bar = self._bar_width(table)
         drawn = Grid(box=None, padding=(0, _GAP, 0, 0), header_style="dim", pad_edge=False)
         widths = [max(map(cells, column)) for column in zip(table.columns, *table.rows, strict=True)]
@@ -196,6 +199,28 @@ class Page:
             emoji=False,
             markup=False,
         ).print(drawn)
+        if table.note:
+            self.line(Styled(table.note, "dim"))
+
+    def _is_too_narrow(self, table: Table) -> bool:
+        """Whether a word would have to be broken in its cell: a name in two pieces is neither read nor copied."""
+        wanted = _GAP * (len(table.columns) - 1)
+        for number, column in enumerate(table.columns):
+            whole = number in table.numeric
+            parts = [column.split(), *([row[number]] if whole else row[number].split() for row in table.rows)]
+            wanted += max((cells(part) for words in parts for part in words), default=0)
+        return wanted > self.width
+
+    def _rows_as_lines(self, table: Table) -> None:
+        """Each row as its first cell, and below it what the others are, by the names of their columns."""
+        for row in table.rows:
+            (first, head), *others = zip(table.columns, row, strict=True)
+            self.line(Styled.assemble((f"{first} " if head.isdigit() or not head else "", "dim"), (head, "bold")))
+            said = Styled()
+            for name, cell in others:
+                if cell:
+                    said.append("; " if said.parts else "").append(f"{name} " if name else "", "dim").append(cell)
+            self.line(said, indent=2 * _GAP)
         if table.note:
             self.line(Styled(table.note, "dim"))
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from gonogo._version import __version__
 from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
 from gonogo.report.annotation import annotation_text, from_root, level_of
+from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.json_ import document
 from gonogo.report.similar import thread_line
 from gonogo.report.trials.reading import reader_lines
@@ -39,6 +40,7 @@ def _run(report: Report, language: str) -> dict[str, Any]:
             rules[name] = len(first)
             first.append(finding)
     prints = _fingerprints(report.findings)
+    answer = headline_of(report)
     return {
         "tool": {
             "driver": {
@@ -63,6 +65,9 @@ def _run(report: Report, language: str) -> dict[str, Any]:
         "properties": {
             "command": clean_line(report.command),
             "verdict": report.verdict.value,
+            "answer": clean(verdict_line(report, language)),
+            "reason": clean(answer.reason.in_language(language)),
+            "next": clean(answer.next.said(language)),
             "covered": [clean(text.in_language(language)) for text in report.covered],
         },
     }
@@ -103,7 +108,7 @@ def _invocation(report: Report, language: str) -> dict[str, Any]:
     notes += [("note", clean(line)) for line in reader_lines(report, language)]
     return {
         "executionSuccessful": True,
-        "exitCode": report.verdict.exit_status,
+        "exitCode": report.exit_status,
         "toolExecutionNotifications": [
             {"descriptor": {"id": name}, "level": "note", "message": {"text": text}} for name, text in notes
         ],

@@ -9,6 +9,7 @@ from gonogo.finding.alike import Alike
 from gonogo.finding.condensed import findings_of, notes_of, skipped_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.answer.headline import Headline, badge, headline_of
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
@@ -19,6 +20,8 @@ from gonogo.report.trials.reading import reader_sections
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, said_of, word
 
+_MORE_SOURCES = Text(" (+{count}: gonogo explain {hazard})", "（另有 {count} 个：gonogo explain {hazard}）")
+_GAP = 2
 _SCREEN = 3
 """Findings in full that fit a screen."""
 _OF_VERDICT = {Verdict.GO: "bold green", Verdict.NO_GO: "bold red", Verdict.CANNOT_TELL: "bold yellow"}
@@ -30,10 +33,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
 
     Everything is printed as styled text, never as markup, after terminal escapes have been taken out of it.
     """
-    _print_verdict(report, page, language)
-    for table in head_tables_of(report, language):
-        page.line()
-        page.table(table)
+    _print_answer(report, headline_of(report), page, language)
     # A log may admit many causes: the first is told in full, so that the answer fits a screen.
     found, rest = findings_of(report)
     in_full = 1 if report.log is not None else len(found)
@@ -57,6 +57,9 @@ def print_report(report: Report, page: Page, language: str) -> None:
     if rest is not None:
         page.line()
         page.line(Styled(_say(rest, language)))
+    for table in head_tables_of(report, language):
+        page.line()
+        page.table(table)
     if report.similar:
         _print_similar(report.similar, page, language)
     if report.cure is not None:
@@ -71,27 +74,57 @@ def print_report(report: Report, page: Page, language: str) -> None:
     _print_coverage(report, page, language)
     if report.rehearsal is not None or min(in_full, len(found)) > _SCREEN:  # the first line is out of sight
         page.line()
-        page.line(_banner(report).append(f"  {counted(report, language)}"))
+        page.line(_banner(report, headline_of(report), language).append(f"  {counted(report, language)}"))
 
 
 def _say(text: Text, language: str) -> str:
     return clean(text.in_language(language))
 
 
-def _print_verdict(report: Report, page: Page, language: str) -> None:
-    page.line(_banner(report).append(f"  gonogo {clean_line(report.command)}", "bold"))
-    if counts := counted(report, language):
-        page.line(Styled(counts))
-    if summary := summary_of(report, language):
-        page.line(Styled(summary))
-    if report.answer is not None:
-        page.line(Styled(_say(report.answer.sentence, language), "bold"))
-    for note in notes_of(report):
+def _print_answer(report: Report, answer: Headline, page: Page, language: str) -> None:
+    """The verdict, why, the next command; then the figures, what it was, and what else is to be said of it."""
+    page.line(_banner(report, answer, language).append(f"  gonogo {clean_line(report.command)}", "bold"))
+    page.line(Styled(_line(answer.reason, language), "bold"))
+    what = Styled(_line(answer.next.what, language), "dim" if answer.next.command else "")
+    todo = Styled(f"{word('next', language)}{colon(language)}", "cyan")
+    if answer.next.command:
+        todo.append(clean_line(answer.next.command), "bold")
+        # What is to be copied stands on a line of its own where both don't fit on one.
+        before, after = ("（", "）") if language == "zh" else ("   (", ")")
+        both = Styled.assemble(todo, before, what, after)
+        if cells(both.plain) <= page.width:
+            page.line(both)
+        else:
+            page.line(todo, wrap=False)
+            page.line(
+                Styled.assemble(before.strip(), what, after), indent=cells(f"{word('next', language)}{colon(language)}")
+            )
+    else:
+        page.line(todo.append(what))
+    page.line()
+    labels = [_line(figure.name, language) for figure in answer.figures]
+    column = max(map(cells, labels), default=0) + _GAP
+    for label, figure in zip(labels, answer.figures, strict=True):
+        value = Styled(_line(figure.value, language))
+        page.labelled(Styled.assemble((label, "dim"), " " * (column - cells(label))), column, value)
+    for said in (counted(report, language), summary_of(report, language)):
+        if said:
+            page.line(Styled(said))
+    for note in notes_of(answer.shown):
         page.line(Styled(_say(note, language)))
 
 
-def _banner(report: Report) -> Styled:
-    return Styled.assemble((f" {report.verdict.value} ", f"{_OF_VERDICT[report.verdict]} reverse"))
+def _line(text: Text, language: str) -> str:
+    return clean_line(text.in_language(language))
+
+
+def _banner(report: Report, answer: Headline, language: str) -> Styled:
+    style = "bold red" if report.regressed else _OF_VERDICT[report.verdict]
+    banner = Styled.assemble((f" {badge(report, language)} ", f"{style} reverse"))
+    if answer.scope is not None:
+        scope = _line(answer.scope, language)
+        banner.append(f"（{scope}）" if language == "zh" else f"({scope}) ")
+    return banner
 
 
 def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool) -> None:
@@ -119,8 +152,12 @@ def _print_finding(finding: Finding, page: Page, language: str, *, advise: bool)
         page.labelled(label, column, Styled(_say(text, language)))
     for fix in finding.fixes:
         _print_fix(fix, page, language)
-    for source in finding.sources if advise else ():
-        line = f"{word('source', language)}{colon(language)}{clean_line(source)}"
+    if finding.sources and advise:
+        more = len(finding.sources) - 1
+        line = f"{word('source', language)}{colon(language)}{clean_line(finding.sources[0])}"
+        if more:
+            rest = _MORE_SOURCES.format(count=more, hazard=clean_line(finding.hazard))
+            line += rest.in_language(language)
         page.line(Styled(line, "dim"), wrap=False)
 
 

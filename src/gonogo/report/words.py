@@ -21,6 +21,8 @@ WORDS: dict[str, Text] = {
     "help": Text("help", "解决办法"),
     "confirm": Text("how to confirm", "如何确认"),
     "clues": Text("Clues", "线索"),
+    "next": Text("next", "下一步"),
+    "reason": Text("reason", "理由"),
     "others": Text("Less likely", "可能性较小的"),
     "fix": Text("suggested fix", "修改"),
     "safe": Text("safe", "可自动应用"),

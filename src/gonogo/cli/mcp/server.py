@@ -164,7 +164,7 @@ class _Tools:
         gpus: _Gpus = "",
         nodes: _Nodes = None,
         host_memory: _HostMemory = "",
-        ranks: Annotated[str, Field(description="0, 0,3, sample or all.")] = "0",
+        ranks: Annotated[str, Field(description="auto, 0, 0,3, sample or all.")] = "auto",
         steps: _Steps = 2,
         timeout: _Timeout = 600,
         environment: Annotated[str, Field(description="A file of versions to rehearse in.")] = "",

@@ -54,12 +54,30 @@ def report_schema() -> dict[str, Any]:
             "schema": {"const": SCHEMA},
             "command": _STRING,
             "verdict": {"enum": [verdict.value for verdict in Verdict]},
+            "answer": {
+                **_object(
+                    {
+                        "says": _STRING,
+                        "reason": _STRING,
+                        "next": _STRING,
+                        "next_does": _STRING,
+                        "figures": {"type": "array", "items": _object({"name": _STRING, "value": _STRING})},
+                        "regressed": _STRINGS,
+                        # Of a log: the parts of its sentence.
+                        "because": _STRING,
+                        "at": _or_null(_STRING),
+                        "change": _or_null(_STRING),
+                        "sure": {"type": "boolean"},
+                        "hazard": _or_null(_STRING),
+                    }
+                ),
+                "required": ["says", "reason", "next", "next_does", "figures"],
+            },
             "findings": {"type": "array", "items": {"$ref": "#/$defs/Finding"}},
             "covered": _STRINGS,
             "skipped": {"type": "array", "items": _object({"what": _STRING, "why": _STRING})},
             "notes": _STRINGS,
             "similar": {"type": "array", "items": {"type": "object"}},
-            "answer": _or_null(_answer()),
             "clues": {"type": "array", "items": _object({"text": _STRING, "places": _PLACES})},
             "environment": {"type": "object"},
             "pack": _STRING,
@@ -75,11 +93,6 @@ def short_report_schema() -> dict[str, Any]:
     properties = {**whole["properties"], "findings": {"type": "array", "items": _finding()}}
     seen = {name: {"type": "array" if name == "upstream" else "object"} for name in _AS_BUILT}
     return {**_object({**properties, **seen}), "required": whole["required"]}
-
-
-def _answer() -> dict[str, Any]:
-    texts = {"text": _STRING, "because": _STRING, "at": _or_null(_STRING), "change": _or_null(_STRING)}
-    return _object({**texts, "sure": {"type": "boolean"}, "hazard": _or_null(_STRING)})
 
 
 def _finding() -> dict[str, Any]:

@@ -8,7 +8,7 @@ import platform
 import re
 from pathlib import Path
 
-from gonogo.evidence.prepared import FOLDER, Prepared, read_prepared
+from gonogo.evidence.prepared import FOLDER, Prepared, parent_of_prepared, read_prepared
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import class_of
@@ -143,7 +143,7 @@ def why_of_data(rank: RankRecord, table: Prepared, record: RehearsalRecord, fold
 
 def prepared_table(folder: Path) -> Prepared:
     """What ``gonogo prepare`` has made beside a launch; an empty table where it was not run."""
-    return read_prepared(folder / FOLDER) or Prepared(environment=NOT_PREPARED)
+    return read_prepared(parent_of_prepared(folder) / FOLDER) or Prepared(environment=NOT_PREPARED)
 
 
 def _may_come_of(missed: Missed, failure: Failure, rank: RankRecord) -> bool:

@@ -17,13 +17,13 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.prepared import FOLDER
+from gonogo.evidence.prepared import FOLDER, OF
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.words import size
 from gonogo.rehearse.packages.places import state_folder
 from gonogo.rehearse.packages.resolving import Chosen
-from gonogo.rehearse.prompts import ask, print_lines
+from gonogo.rehearse.prompts import ask, can_ask, print_lines
 
 _MAX_SHOWN = 400
 
@@ -84,17 +84,26 @@ def agree(intended: Intended, *, yes: bool) -> None:
         if answer is None:
             raise NotAgreed(
                 _NO_TERMINAL.format(
-                    file=intended.file, count=len(intended.packages), size=_size(intended), folder=intended.folder
+                    file=_said(intended.file),
+                    count=len(intended.packages),
+                    size=_size(intended),
+                    folder=intended.folder,
                 )
             )
         if not answer:
-            raise NotAgreed(_DECLINED.format(file=intended.file))
+            raise NotAgreed(_DECLINED.format(file=_said(intended.file)))
     _AGREED_NOW.add(project)
     _remember(project, intended.listed)
 
 
 _AGREED_NOW: set[str] = set()
 """Projects that the user has agreed to while this process runs: prepare adds what a first worker turns out to lack."""
+
+
+def may_be_asked(folder: Path) -> bool:
+    """Whether the user has agreed to packages of the project before, or sits at a terminal to be asked."""
+    project = str(folder.absolute().resolve())
+    return project in _AGREED_NOW or bool(_agreed(project)) or can_ask()
 
 
 def _size(intended: Intended) -> Text:
@@ -104,7 +113,7 @@ def _size(intended: Intended) -> Text:
 
 def _described(intended: Intended) -> list[Text]:
     count = len(intended.packages)
-    lines = [_HEAD.format(file=intended.file, count=count, size=_size(intended), folder=intended.folder)]
+    lines = [_HEAD.format(file=_said(intended.file), count=count, size=_size(intended), folder=intended.folder)]
     by_host: dict[str, list[str]] = {}
     for one in intended.packages:
         if one.name not in intended.built:
@@ -126,7 +135,25 @@ def _described(intended: Intended) -> list[Text]:
 def _project(file: Path) -> str:
     """The folder of a project's file; of one that ``gonogo prepare`` made, the folder that it was made for."""
     folder = file.absolute().resolve().parent
-    return str(folder.parent if folder.name == FOLDER else folder)
+    if folder.name != FOLDER:
+        return str(folder)
+    kept = _kept_for(folder)
+    return kept[0] if kept else str(folder.parent)
+
+
+def _kept_for(folder: Path) -> list[str]:
+    """Of a folder that a rehearsal keeps: the project's folder, and the names of its files. Empty for another."""
+    try:
+        return (folder.parent / OF).read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeError):
+        return []
+
+
+def _said(file: Path) -> str:
+    """The file as the user knows it: of one that a rehearsal keeps, those of the project that it was made of."""
+    folder = file.absolute().resolve().parent
+    kept = _kept_for(folder) if folder.name == FOLDER else []
+    return kept[1] if len(kept) == 2 and kept[1] else str(file)
 
 
 def _place(project: str) -> Path:

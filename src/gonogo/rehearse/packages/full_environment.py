@@ -84,7 +84,7 @@ def build_full_environment(
     pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
     if (own := _own(wanted, pins)) is not None:
         return own
-    asked, made = _resolve_request(wanted, pins, _day(as_of) if as_of is not None else _last_commit(file))
+    asked, made = _resolve_request(wanted, pins, _day(as_of) if as_of is not None else last_commit(file))
     folder = _folder_of(asked, file)
     made.python = python_of(folder)
     try:
@@ -112,7 +112,7 @@ def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str 
     pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
     if (own := _own(wanted, pins)) is not None:
         return own
-    asked, made = _resolve_request(wanted, pins, _day(as_of) if as_of is not None else _last_commit(file))
+    asked, made = _resolve_request(wanted, pins, _day(as_of) if as_of is not None else last_commit(file))
     folder = _folder_of(asked, file)
     kept = _read_manifest(folder)
     made.python = python_of(folder)
@@ -226,7 +226,7 @@ def _takes(wanted: str, python: str) -> bool:
     return wanted.split(".")[:2] == python.split(".")
 
 
-def _last_commit(file: Path) -> str | None:
+def last_commit(file: Path) -> str | None:
     """The day of the last commit of the repository in which a file lies; None without one."""
     # The repository's own settings may name programs: for signatures, for monitors, for what it lacks of itself.
     settings = ("log.showSignature=false", "core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never")

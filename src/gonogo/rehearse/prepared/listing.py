@@ -27,8 +27,7 @@ from gonogo.rehearse.prepared.columns import (
     texts_in,
 )
 from gonogo.rehearse.prepared.named_inputs import OF_SHELL, TOKENIZER_ALONE, is_hub_name, named_in, whole_path
-from gonogo.rehearse.prepared.option_kinds import Named, kind_of_option
-from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput, State
+from gonogo.rehearse.prepared.required_inputs import Named, PrepareOptions, RequiredInput, State, kind_of_option
 from gonogo.rehearse.prepared.rows import format_from_columns
 from gonogo.rehearse.prepared.walked_folders import image_folder, is_alone
 

@@ -16,7 +16,7 @@ from gonogo.evidence.script.identifiers import is_main_guard, last_name, words
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.state import NOT_SET
 from gonogo.rehearse.prepared import settings_files
-from gonogo.rehearse.prepared.option_kinds import Named, kind_of_option
+from gonogo.rehearse.prepared.required_inputs import Named, kind_of_option
 
 _JOINED = re.compile(r"\.{0,2}/[^:,]*(?:[:,]\.{0,2}/[^:,]*)+")
 """Paths in one word, as ``PATH`` has them."""

@@ -12,7 +12,7 @@ import msgspec
 
 from gonogo.check.runs import gather
 from gonogo.check.settings import CheckSettings, read_settings
-from gonogo.evidence.prepared import FOLDER, Prepared, is_address_of_rows, read_prepared
+from gonogo.evidence.prepared import FOLDER, Prepared, is_address_of_rows, parent_of_prepared, read_prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.failures import shorten
@@ -29,9 +29,8 @@ from gonogo.rehearse.prepared.folder import add_to_folder, check_folder, write_f
 from gonogo.rehearse.prepared.listing import alike, list_of, required_data, required_model, tokens_of
 from gonogo.rehearse.prepared.make import MAX_ROWS, make
 from gonogo.rehearse.prepared.named_inputs import OF_SHELL
-from gonogo.rehearse.prepared.option_kinds import Named
 from gonogo.rehearse.prepared.project_requirements import FILE, Packages, packages_of
-from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput
+from gonogo.rehearse.prepared.required_inputs import Named, PrepareOptions, RequiredInput
 from gonogo.rehearse.prepared.stub_packages import absent, asked_of
 from gonogo.rehearse.prepared.walked_folders import image_folder, is_requested, wants_other_files
 from gonogo.rehearse.tested_paths import tested_path
@@ -107,18 +106,29 @@ def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> PrepareO
     return PrepareOptions(rows, tokens, chosen)
 
 
+Launches = tuple[Sequence[Run], Sequence[Skipped]]
+
+
 def prepare(
-    command: Sequence[str], options: PrepareOptions, given: InEnvironment, *, write: bool, look: Look | None
+    command: Sequence[str],
+    options: PrepareOptions,
+    given: InEnvironment,
+    *,
+    write: bool,
+    look: Look | None,
+    launches: Launches | None = None,
 ) -> Preparation:
     """List what a command opens; with ``write`` make what can be made, into a folder beside it.
 
-    ``look`` runs a first worker; what it misses is added and made, until it misses nothing more. Raises UserError for a
-    command that starts nothing, and where the folder can't be written.
+    ``launches`` are those of the command, where they were read before. ``look`` runs a first worker; what it misses is
+    added and made, until it misses nothing more. Raises UserError for a command that starts nothing, and where the
+    folder can't be written.
     """
     folder = Path.cwd()
-    target = check_folder(folder) if write else None
-    options = _with_earlier_choices(options, read_prepared(folder / FOLDER))
-    runs, skipped = _runs_of(command)
+    parent = parent_of_prepared(folder)
+    target = check_folder(parent) if write else None
+    options = _with_earlier_choices(options, read_prepared(parent / FOLDER))
+    runs, skipped = launches or launches_of(command)
     wanted = list_of(runs, folder, options)
     packages = packages_of(runs, folder)
     if given.file is not None or given.as_installed:
@@ -131,7 +141,7 @@ def prepare(
         files, table = make(done.wanted, target, done.tokens, options)
         files, table = _with_packages(files, table, target, packages, given)
         if files or table != Prepared():
-            write_folder(folder, files, table)
+            write_folder(parent, files, table)
             done.folder = str(target.name)
         if look is None:
             break
@@ -143,7 +153,8 @@ def prepare(
             if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it then, and so here
                 packages.absent = tuple(name for name in packages.absent if name != needed)
                 continue
-            if [name for name in missing_packages(record.failure) if packages.add(name)]:
+            lacking = () if given.as_installed else missing_packages(record.failure)
+            if [name for name in lacking if packages.add(name)]:
                 continue
         rows = _rows_for(record, done.wanted, options)
         if rows != options.rows_of and max(rows.values()) <= MAX_ROWS:
@@ -164,10 +175,11 @@ def prepare(
 
 def _note_version_differences(done: Preparation, folder: Path) -> None:
     """Say what rehearsals in the folder find otherwise than it is asked for, where that is known by now."""
-    table = read_prepared(folder / FOLDER)
+    parent = parent_of_prepared(folder)
+    table = read_prepared(parent / FOLDER)
     if table is None or not table.environment:
         return
-    file = Path(os.path.normpath(Path(FOLDER) / table.environment))
+    file = Path(os.path.normpath((Path(FOLDER) if parent == folder else parent / FOLDER) / table.environment))
     with contextlib.suppress(UserError):
         made = existing_environment(file, table.with_packages, table.as_of)
         if made is not None:
@@ -218,7 +230,8 @@ def _with_packages(
     return files, table
 
 
-def _runs_of(command: Sequence[str]) -> tuple[Sequence[Run], Sequence[Skipped]]:
+def launches_of(command: Sequence[str]) -> Launches:
+    """The runs that a command's files tell of, and what of them was not read. Raises UserError for one of no run."""
     settings = CheckSettings()
     with contextlib.suppress(UserError):
         settings = read_settings(Path.cwd())

@@ -10,8 +10,7 @@ from typing import Any
 
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.run import Run
-from gonogo.rehearse.prepared.option_kinds import Named, kind_of_option
-from gonogo.rehearse.prepared.required_inputs import Kind
+from gonogo.rehearse.prepared.required_inputs import Kind, Named, kind_of_option
 
 if sys.version_info >= (3, 11):
     import tomllib

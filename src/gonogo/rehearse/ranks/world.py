@@ -8,6 +8,7 @@ from gonogo.evidence.environment.hardware import Machine, machine_from, requeste
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import UNSTATED, LaunchedProcess, ResolvedLaunch, Surroundings, is_unstated
+from gonogo.rehearse.ranks.asked import AUTO, FIRST_AND_LAST
 from gonogo.rehearse.ranks.sample import is_sample, sample_of
 from gonogo.rehearse.request import RehearsalRequest
 
@@ -68,7 +69,7 @@ def _named_devices(launch: ResolvedLaunch, process: LaunchedProcess) -> int:
 
 
 def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be_more: bool = False) -> list[int]:
-    """The ranks of ``0``, ``0,3``, ``0-3``, ``sample`` or ``all``, in order.
+    """The ranks of ``auto``, ``0``, ``0,3``, ``0-3``, ``sample`` or ``all``, in order.
 
     With ``may_be_more``, those that the launch has: the program may start the others itself.
 
@@ -78,14 +79,17 @@ def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be
     world = launch.world_size
     if asked.strip().lower() == "all":
         return list(range(world))
+    if asked == FIRST_AND_LAST:
+        return sorted({0, world - 1})
+    asked = "0" if asked.strip().lower() == AUTO else asked
     ranks: set[int] = sample_of(launch) if is_sample(asked) else set()
     for part in asked.split(",") if not ranks else ():
         match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
         if match is None:
             raise UserError(
                 Text(
-                    "--ranks {asked}: must be like 0 or 0,3, or sample or all",
-                    "--ranks {asked}：请写成 0、0,3、sample 或 all",
+                    "--ranks {asked}: must be auto, like 0 or 0,3, or sample or all",
+                    "--ranks {asked}：请写成 auto、0、0,3、sample 或 all",
                 ).format(asked=asked)
             )
         ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))

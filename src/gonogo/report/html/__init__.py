@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.finding import Report
+from gonogo.report.answer.headline import verdict_line
 from gonogo.report.html.charts import chart_data
 from gonogo.report.html.markup import element, text
 from gonogo.report.html.sections import sections
@@ -26,7 +27,7 @@ def to_html(report: Report, language: str) -> str:
     style = _static("uPlot.min.css") + _static("report.css")
     script = "\n".join(map(_static, ("uPlot.iife.min.js", "steps.js", "modules.js", "report.js")))
     data = chart_data(report)
-    title = f"{report.verdict.value} · gonogo {report.command}"
+    title = f"{verdict_line(report, language)} · gonogo {report.command}"
     bodies = [
         element("div", *sections(report, shown), lang=shown, klass="tongue", hidden=shown != language)
         for shown in _LANGUAGES

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from packaging.version import InvalidVersion, Version
 
-from gonogo.finding import Report, Text
+from gonogo.finding import Report, Text, Verdict
 from gonogo.finding.alike import group_alike
 from gonogo.finding.bisection import Bisection, TriedRelease
 from gonogo.finding.condensed import notes_of, skipped_of
 from gonogo.finding.similar import SimilarThread
+from gonogo.report.answer.headline import Figure, badge, headline_of
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.finding_markup import diff_markup, finding_markup
@@ -45,6 +46,8 @@ _CLICK = Text(
 )
 _CLICK_ALONE = Text("Select a part to see what it consists of.", "选择一个部分以查看其构成。")
 _DEVICE = Text("Device", "设备")
+_SHORT_VALUE = 40
+"""Letters of a figure that are shown in large; longer ones are sentences."""
 _SHORT = 24
 """Letters of a cell that stand on one line: a column of node-a or ZeRO-2 is else one letter wide on a phone."""
 _LONG = 40
@@ -108,18 +111,44 @@ def _thread(thread: SimilarThread, language: str) -> str:
 
 
 def _head(report: Report, language: str) -> Iterator[str]:
-    verdict = element("span", text(report.verdict.value), klass=f"verdict {report.verdict.value.lower()}")
-    yield element("h1", verdict, " ", text(f"gonogo {report.command}"))
+    """The answer, before anything that has to be scrolled to: verdict, why, figures, the next command."""
+    answer = headline_of(report)
+    kind = Verdict.NO_GO if report.regressed else report.verdict
+    verdict = element("span", text(badge(report, language)), klass=f"verdict {kind.value.lower()}")
+    scope = [element("span", text(answer.scope.in_language(language)), klass="scope")] if answer.scope else []
+    command = element("span", text(f"gonogo {report.command}"), klass="of")
+    yield element("h1", " ".join([verdict, *scope, command]))
+    yield element("p", prose(answer.reason.in_language(language)), klass="reason")
+    if answer.figures:
+        yield element("dl", *(_tile(figure, language) for figure in answer.figures), klass="tiles")
+    what = element("span", text(answer.next.what.in_language(language)), klass="remark")
+    label = element("span", text(word("next", language)), klass="label")
+    todo = (
+        [label, " ", element("code", text(answer.next.command)), " ", what]
+        if answer.next.command
+        else [label, " ", what]
+    )
+    yield element("p", *todo, klass="next")
     launched = report.rehearsal or report.guarded_run
     if launched is not None and launched.command:
-        yield element("p", element("code", text(shlex.join(launched.command))))
+        yield element("p", element("code", text(shlex.join(launched.command))), klass="remark")
     for line in (counted(report, language), summary_of(report, language)):
         if line:
-            yield element("p", text(line))
-    if report.answer is not None:
-        yield element("p", prose(report.answer.sentence.in_language(language)), klass="answer")
-    for note in notes_of(report):
+            yield element("p", text(line), klass="remark")
+    for note in notes_of(answer.shown):
         yield element("p", prose(note.in_language(language)), klass="remark")
+
+
+def _tile(figure: Figure, language: str) -> str:
+    """A figure in large, with a bar where it is a share of something."""
+    parts = [element("dt", text(figure.name.in_language(language)))]
+    said = figure.value.in_language(language)
+    value = text(said)
+    if figure.share is not None:
+        over = {"low": "1", "high": "99", "optimum": "0"} if figure.share > 100 else {}
+        value += element("meter", min="0", max="100", value=f"{figure.share:.0f}", aria_hidden="true", **over)
+    parts.append(element("dd", value))
+    return element("div", *parts, klass="tile" if len(said) < _SHORT_VALUE else "tile long")
 
 
 def _charts(report: Report, language: str) -> Iterator[str]:

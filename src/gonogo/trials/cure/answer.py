@@ -184,3 +184,16 @@ def seconds_of_step(record: RehearsalRecord) -> float | None:
         nvme_drives=1,
         speed=speed,
     ).total
+
+
+def with_step_time(report: Report, record: RehearsalRecord) -> Report:
+    """The report of a rehearsal with what a step takes, where work was counted."""
+    seconds = seconds_of_step(record)
+    if report.rehearsal is None or not seconds:
+        return report
+    run = record.ranks[0].as_run
+    tokens = None
+    if run is not None and run.tokens and run.samples:
+        tokens = run.tokens[1] * run.samples[1] * (run.accumulation[1] if run.accumulation else 1) / seconds
+    rehearsal = replace(report.rehearsal, seconds_of_step=seconds, tokens_per_second_per_gpu=tokens)
+    return replace(report, rehearsal=rehearsal)

@@ -293,8 +293,9 @@ _UNCOUNTED = Text(
     "数据没有给出批次数：逐批次增长的显存未计入",
 )
 _ALIKE = Text(
-    "they are taken to be like the first ones; what memory grew by from batch to batch is counted for all of them",
-    "视为与前几个批次相同；逐批次增长的显存已按全部批次计入",
+    "they are taken to be like the first ones; what GPU memory grew by from batch to batch is counted for all of them, "
+    "what host memory grew by is not",
+    "视为与前几个批次相同；逐批次增长的显存已按全部批次计入，主机内存的增长未计入",
 )
 
 

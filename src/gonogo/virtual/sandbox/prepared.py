@@ -56,7 +56,7 @@ def install(
     folder in which the file is to be looked for.
     """
     table = read_prepared(Path(folder)) if folder else None
-    names = Names(folder, table or Prepared(), assume, missed, weights)
+    names = AnsweredNames(folder, table or Prepared(), assume, missed, weights)
     patches = Patches()
     for module, follow in (
         ("huggingface_hub.file_download", names.follow_files),
@@ -74,7 +74,7 @@ _OF_PARQUET = frozenset({"on_bad_files", "fragment_scan_options"})
 """How a reader of Parquet goes about it: made rows are JSON, which has no such options."""
 
 
-class Names:
+class AnsweredNames:
     """The names that are answered for."""
 
     def __init__(

@@ -25,7 +25,7 @@ _SELF_TOLD = ("model_info", "dataset_info")
 
 
 class _Names(Protocol):
-    """The names that are answered for (``prepared.Names``)."""
+    """The names that are answered for (``prepared.AnsweredNames``)."""
 
     assume: Callable[[Text], object]
 

@@ -1,0 +1,1 @@
+"""What ``--help`` says, and ``gonogo`` alone."""

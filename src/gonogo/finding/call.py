@@ -1,0 +1,38 @@
+"""What the user asked about, kept with the report so that it can name the next command in full."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One call of gonogo: what stands after ``--``, the options that the next command takes too, files before it."""
+
+    command: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+def machine_options(
+    gpus: str | None = None,
+    nodes: int | None = None,
+    host_memory: str | None = None,
+    environment: object = None,
+    with_packages: Sequence[str] = (),
+    env: Sequence[str] = (),
+) -> tuple[str, ...]:
+    """The options that say where a run is to run, as they are typed: the next command needs them again."""
+    words: list[str] = []
+    for name, value in (
+        ("--gpus", gpus),
+        ("--nodes", nodes),
+        ("--host-memory", host_memory),
+        ("--environment", environment),
+        *(("--with", one) for one in with_packages),
+        *(("--env", one) for one in env),
+    ):
+        if value is not None:
+            words += [name, str(value)]
+    return tuple(words)

@@ -1,0 +1,238 @@
+"""A rehearsal that needs nothing before it: what the launch opens and is not here is made first, in the same call.
+
+What is made lies in gonogo's cache, by folder and command; ``gonogo prepare`` makes the same beside the launch, shows
+and keeps it. Where the user has prepared a folder himself, that one counts, and nothing is made here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from gonogo.check.static_findings import check_project
+from gonogo.evidence.prepared import FOLDER, OF, kept_in
+from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
+from gonogo.evidence.run import Run
+from gonogo.finding import Report, Skipped, Text, Verdict, verdict_of
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.answer import rehearsed
+from gonogo.rehearse.cache.store import cache_folder
+from gonogo.rehearse.packages.consent import NotAgreed, may_be_asked
+from gonogo.rehearse.packages.full_environment import last_commit
+from gonogo.rehearse.prepared.missing_imports import missing_imports
+from gonogo.rehearse.prepared.prepare import InEnvironment, Launches, Preparation, launches_of, options_of, prepare
+from gonogo.rehearse.prepared.project_requirements import Packages
+from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, preparation_id, prepared_beside
+from gonogo.rehearse.probe_run import look
+from gonogo.rehearse.progress import OnProgress, ProgressReporter
+from gonogo.rehearse.ranks.auto import ranks_for
+from gonogo.rehearse.request import RehearsalRequest
+
+_ROWS = 64
+_KEPT = 20
+"""Preparations that are kept, those of the launches rehearsed last."""
+_READING = Text("reading what the launch opens", "读取启动命令要打开的内容")
+_MAKING = Text("making what is not here: {names}", "生成本机没有的内容：{names}")
+_AGAIN = Text(
+    "second pass: the first one met something that is not here, which is made now",
+    "第二遍：第一遍遇到了本机没有的内容，现已生成",
+)
+_OFFERED = Text(
+    "packages: the installed ones, though {files} asks for others: --yes makes that environment, once",
+    "软件包：使用已安装的，而 {files} 要求的不同：加上 --yes 即可创建该环境（只需一次）",
+)
+_NOT_WANTED = Text(
+    "packages: the installed ones, though {files} asks for others", "软件包：使用已安装的，而 {files} 要求的不同"
+)
+_EVERYTHING = Text("everything", "全部")
+_NOT_INSTALLED = Text(
+    "{names}: not installed here, and the program imports it at its start; nothing was run: {option} takes it from the "
+    "index, for this rehearsal alone",
+    "{names}：本机没有安装，而程序一开始就导入它；没有运行任何内容：{option} 只为这次排练从索引取来",
+)
+_NOT_MADE = Text(
+    "{names}: not installed here, though {files} asks for it, and the program imports it at its start; nothing was "
+    "run: --yes makes the environment that is asked for, once",
+    "{names}：本机没有安装，而 {files} 要求它，且程序一开始就导入它；没有运行任何内容：--yes 会创建所要求的环境，只需一"
+    "次",
+)
+
+
+def rehearsed_at_once(
+    request: RehearsalRequest, on_progress: OnProgress | None = None
+) -> tuple[RehearsalRecord | None, Report]:
+    """Rehearse a command, after what it opens and is not here was made; no record where nothing could be run.
+
+    Raises what a rehearsal raises.
+    """
+    folder = Path.cwd()
+    say = ProgressReporter(on_progress, time.monotonic())
+    say(_READING)
+    try:
+        launches = launches_of(request.command)
+        ranks, note = ranks_for(request.ranks, launches[0])
+        request = replace(request, ranks=ranks)
+        said = [note] if note is not None else []
+        if prepared_beside(folder) is not None:
+            record, report = rehearsed(request, on_progress)
+            return record, _with_notes(report, said)
+        listed = _listed(request, launches)
+    except UserError:
+        return rehearsed(request, on_progress)  # which understands commands that files alone don't settle
+    with _kept_for(request.command, folder, listed.packages):
+        request, notes = _with_environment(request, listed)
+        lacking = _lacking(request, launches[0], listed.packages, folder)
+        if lacking is not None:
+            return None, lacking
+        wanted = [one.name for one in listed.wanted if one.state == "can-be-made"]
+        if wanted:
+            say(_MAKING.format(names=", ".join(wanted)))
+        _make(request, launches)
+        record, report = _rehearsed(request, on_progress)
+        if report.verdict is Verdict.CANNOT_TELL and _ended_early(record):
+            before = preparation_id(folder)
+            first = [record.ranks[0]]
+
+            def seen() -> RankRecord:
+                return first.pop() if first else look(request, on_progress)
+
+            _make(request, launches, seen)
+            if preparation_id(folder) != before:
+                say(_AGAIN)
+                record, report = _rehearsed(request, on_progress)
+    return record, _with_notes(report, [*notes, *said])
+
+
+def _with_notes(report: Report, notes: Sequence[Text]) -> Report:
+    """The report with more to be said of it."""
+    return msgspec.structs.replace(report, notes=(*report.notes, *notes)) if notes else report
+
+
+@contextlib.contextmanager
+def prepared_at_once(request: RehearsalRequest) -> Iterator[RehearsalRequest]:
+    """Within the block, rehearsals of the command have what it opens: as an earlier one made it, or the files tell.
+
+    The request that it yields is the one to rehearse.
+    """
+    folder = Path.cwd()
+    if prepared_beside(folder) is not None:
+        yield request
+        return
+    try:
+        launches = launches_of(request.command)
+        listed = _listed(request, launches)
+    except UserError:
+        yield request
+        return
+    with _kept_for(request.command, folder, listed.packages):
+        request, _ = _with_environment(request, listed)
+        if prepared_beside(folder) is None:
+            _make(request, launches)
+        yield request
+
+
+def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
+    """Where the user does not want the packages that the project asks for, with those that are installed."""
+    try:
+        return rehearsed(request, on_progress)
+    except NotAgreed:
+        if request.environment is not None:
+            raise
+        request = replace(request, as_installed=True)
+        with contextlib.suppress(UserError):
+            _make(request, launches_of(request.command))
+        return rehearsed(request, on_progress)
+
+
+def _listed(request: RehearsalRequest, launches: Launches) -> Preparation:
+    options = options_of(_ROWS, None, [])
+    return prepare(request.command, options, _given(request), write=False, look=None, launches=launches)
+
+
+def _make(request: RehearsalRequest, launches: Launches, seen: Callable[[], RankRecord] | None = None) -> None:
+    """Make what is missing; what can't be written the rehearsal says."""
+    options = options_of(_ROWS, None, [])
+    with contextlib.suppress(UserError):
+        prepare(request.command, options, _given(request), write=True, look=seen, launches=launches)
+
+
+def _given(request: RehearsalRequest) -> InEnvironment:
+    as_installed = request.as_installed or request.environment == AS_INSTALLED
+    file = None if as_installed else request.environment
+    as_of = request.as_of
+    if as_of is None and file is None and not as_installed:
+        as_of = last_commit(Path.cwd() / FOLDER)  # what is kept lies in no repository
+    return InEnvironment(file, as_of, (), as_installed)
+
+
+@contextlib.contextmanager
+def _kept_for(command: Sequence[str], folder: Path, packages: Packages) -> Iterator[None]:
+    """Have what is prepared lie in the cache, in a folder of this launch's own."""
+    name = hashlib.sha256(json.dumps([str(folder), *command]).encode()).hexdigest()[:24]
+    place = cache_folder("prepared") / name
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / OF).write_text("\n".join([str(folder), ", ".join(packages.files)]), encoding="utf-8")
+        _drop_old(place)
+    except (OSError, UnicodeError):
+        yield  # the rehearsal goes by what is here
+        return
+    with kept_in(place):
+        yield
+
+
+def _drop_old(place: Path) -> None:
+    os.utime(place)
+    others = sorted(place.parent.iterdir(), key=lambda one: one.stat().st_mtime, reverse=True)
+    for old in others[_KEPT:]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _with_environment(request: RehearsalRequest, listed: Preparation) -> tuple[RehearsalRequest, list[Text]]:
+    """The request with the installed packages, where the project asks for others that nobody agreed to; and a note."""
+    packages = listed.packages
+    chosen = request.environment is not None or request.as_installed or request.with_packages or request.ray
+    if chosen or not packages.files or not packages.differ:
+        return request, []
+    if request.yes or may_be_asked(Path.cwd()):
+        return request, []
+    note = _OFFERED.format(files=", ".join(packages.files))
+    return replace(request, as_installed=True), [note]
+
+
+def _lacking(request: RehearsalRequest, runs: Sequence[Run], packages: Packages, folder: Path) -> Report | None:
+    """A report that ends here: the program imports at its start what is not installed, and nothing brings it."""
+    brought = request.environment is not None and request.environment != AS_INSTALLED
+    if brought or request.ray is not None or (packages.files and packages.differ and not request.as_installed):
+        return None
+    with_packages = {one.partition("=")[0].strip().lower() for one in request.with_packages}
+    names = [name for name in missing_imports(runs, packages, folder) if name not in with_packages]
+    if not names:
+        return None
+    shown = ", ".join(names)
+    if all(name in packages.lines for name in names) and request.environment is None:
+        why = _NOT_MADE.format(names=shown, files=", ".join(packages.files))
+    else:
+        why = _NOT_INSTALLED.format(names=shown, option=" ".join(f"--with {name}" for name in names))
+    files = check_project(request.command)
+    return Report(
+        command="rehearse",
+        verdict=verdict_of(files.findings, complete=False),
+        findings=files.findings,
+        covered=files.covered,
+        skipped=(Skipped(_EVERYTHING, why), *files.skipped),
+    )
+
+
+def _ended_early(record: RehearsalRecord) -> bool:
+    """Whether the first rank ended before it was through, by itself."""
+    return bool(record.ranks) and record.ranks[0].outcome in ("raised", "unsupported", "completed")

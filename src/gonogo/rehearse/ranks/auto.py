@@ -1,0 +1,88 @@
+"""``--ranks auto``: rank 0, and the last one beside it where the files say that ranks may not all do the same."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script.identifiers import last_name, words
+from gonogo.finding import Text
+from gonogo.hazards.facts.rank_tests import of_other_ranks
+from gonogo.rehearse.ranks.asked import AUTO, FIRST_AND_LAST
+
+_TELLS = frozenset(
+    {
+        *("print", "info", "warning", "warn", "debug", "log", "pprint", "set_description", "set_postfix", "update"),
+        *("close", "write", "format", "join", "append", "round", "len", "str", "int", "float", "add_scalar", "item"),
+    }
+)
+"""Calls by which a rank only tells something."""
+_SIZES = frozenset({"size", "degree", "parallelism"})
+_BY_CODE = Text("the code at {place} is not the same for all ranks", "{place} 处的代码并非所有 rank 都相同")
+_BY_STRATEGY = Text("{option} divides the model among ranks", "{option} 把模型拆分到各 rank")
+_BY_CALLS = Text("the program calls collectives itself ({place})", "程序自己调用集合通信（{place}）")
+_BY_DATA = Text("its data are not only text ({place})", "数据不只是文本（{place}）")
+_NOTE = Text(
+    "ranks 0 and the last were rehearsed together, since {why} (--ranks 0: one alone)",
+    "同时排练了 rank 0 和最后一个 rank，因为{why}（--ranks 0：只排练一个）",
+)
+
+
+def ranks_for(asked: str, runs: Sequence[Run]) -> tuple[str, Text | None]:
+    """What ``--ranks`` comes to, and what is to be said of it; anything but ``auto`` stays as it is."""
+    if asked.strip().lower() != AUTO:
+        return asked, None
+    why = next((why for run in runs for why in _differences(run)), None)
+    return ("0", None) if why is None else (FIRST_AND_LAST, _NOTE.format(why=why))
+
+
+def _differences(run: Run) -> Iterator[Text]:
+    """Reasons for which the ranks of a run may part."""
+    if run.launch is None or run.world_size == 1:
+        return
+    for name, value in _parallel_sizes(run):
+        yield _BY_STRATEGY.format(option=f"{name} {value}")
+    for script in run.scripts:
+        for call in script.calls("torch.distributed.*"):
+            if last_name(call.node) in _COLLECTIVES and run.reached.holds(script.source.path, call.node.lineno):
+                yield _BY_CALLS.format(place=f"{script.source.path}:{call.node.lineno}")
+        for node in ast.walk(script.tree) if script.tree is not None else ():
+            if (
+                isinstance(node, ast.If)
+                and of_other_ranks(script, node.test)
+                and not all(map(_only_tells, (*node.body, *node.orelse)))
+                and run.reached.holds(script.source.path, node.lineno)
+            ):
+                yield _BY_CODE.format(place=f"{script.source.path}:{node.lineno}")
+        for call in script.calls("transformers.AutoProcessor.from_pretrained"):
+            if run.reached.holds(script.source.path, call.node.lineno):
+                yield _BY_DATA.format(place=f"{script.source.path}:{call.node.lineno}")
+
+
+_COLLECTIVES = frozenset(
+    {
+        *("all_reduce", "broadcast", "all_gather", "all_gather_into_tensor", "reduce_scatter", "all_to_all", "reduce"),
+        *("gather", "scatter", "send", "recv", "isend", "irecv", "all_gather_object", "broadcast_object_list"),
+        *("gather_object", "scatter_object_list", "all_to_all_single", "reduce_scatter_tensor"),
+    }
+)
+
+
+def _parallel_sizes(run: Run) -> Iterator[tuple[str, int]]:
+    """Options of the program that divide a model: ``--tensor_model_parallel_size 2``."""
+    for name in run.arguments.names():
+        parts = set(words(name.lstrip("-").replace("-", "_")))
+        if "parallel" in parts and parts & _SIZES:
+            value = run.arguments.get(name).get(None)
+            if isinstance(value, int | str) and str(value).isdigit() and int(value) > 1:
+                yield name, int(value)
+
+
+def _only_tells(statement: ast.stmt) -> bool:
+    """Whether a statement does nothing but tell something: a collective in it would be a call."""
+    leaves = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Return, ast.Raise, ast.Break, ast.Continue)
+    if any(isinstance(node, leaves) for node in ast.walk(statement)):
+        return False
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    return all(last_name(call) in _TELLS for call in calls)

@@ -1,0 +1,316 @@
+"""The answer before everything else: what a verdict is of, one sentence why, the figures, the next command."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
+from gonogo.finding.rehearsal import Device, Rehearsal
+from gonogo.finding.text import listed
+from gonogo.finding.words import PHASE_NAMES, size
+from gonogo.report.answer.next_step import Next, next_step
+from gonogo.report.trials.plan import strategy_name
+
+_MAX_NOT_COVERED = 3
+"""Gaps that are named at the top; all of them stand under *Not covered*."""
+_REASON_LETTERS = 300
+EVERYTHING = Text("everything", "全部")
+"""What a gap is of that leaves nothing."""
+
+FILES_ONLY = Text("files only", "仅文件")
+REGRESSED = Text("REGRESSED", "退步")
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One figure of the answer; ``share`` in per cent where it is a part of something."""
+
+    name: Text
+    value: Text
+    share: float | None = None
+
+
+class Headline(msgspec.Struct, frozen=True):
+    """The answer of a report."""
+
+    scope: Text | None
+    """What the verdict is of; None where it speaks for no more than the finding that it rests on."""
+    reason: Text
+    figures: tuple[Figure, ...]
+    next: Next
+    shown: Report
+    """The report without the note that is the reason."""
+
+
+def headline_of(report: Report) -> Headline:
+    """The answer of a report, in both languages."""
+    reason, notes = _reason(report)
+    shown = msgspec.structs.replace(report, notes=notes)
+    return Headline(_scope(report), reason, tuple(_figures(report)), next_step(report), shown)
+
+
+def badge(report: Report, language: str) -> str:
+    """The verdict's word: of a run that is worse than before that it is worse."""
+    return REGRESSED.in_language(language) if report.regressed else report.verdict.value
+
+
+def verdict_line(report: Report, language: str) -> str:
+    """``GO (rank 0 of 8, 2 steps)``."""
+    said = badge(report, language)
+    scope = _scope(report)
+    if scope is None:
+        return said
+    within = scope.in_language(language)
+    return f"{said}（{within}）" if language == "zh" else f"{said} ({within})"
+
+
+def _scope(report: Report) -> Text | None:
+    if report.regressed:
+        return Text("{verdict}, but worse than before", "{verdict}，但不如之前").format(verdict=report.verdict.value)
+    if report.verdict is not Verdict.GO:
+        return None
+    if report.rehearsal is not None:
+        return _rehearsed(report.rehearsal)
+    if report.guarded_run is not None:
+        return Text("{ranks} ranks, {steps} steps", "{ranks} 个 rank，{steps} 步").format(
+            ranks=len(report.guarded_run.ranks), steps=report.guarded_run.steps
+        )
+    if report.cure is not None:
+        if report.cure.needed:
+            return Text("rehearsed with the patch", "打上补丁后排练")
+        return Text("as it is", "无需修改")
+    if report.plan is not None:
+        return Text("rehearsed on made-up batches", "以合成批次排练")
+    if report.bisection is not None:
+        return Text("both releases", "两个版本都如此")
+    of_command = {
+        "check": FILES_ONLY,
+        "env": Text("versions only", "仅版本"),
+        "diagnose": Text("these logs", "这些日志"),
+    }
+    return of_command.get(report.command)
+
+
+def _rehearsed(rehearsal: Rehearsal) -> Text:
+    ranks = [rank.rank for rank in rehearsal.ranks]
+    world = max(rehearsal.world_size, len(ranks))
+    names = {"world": world, "steps": rehearsal.steps, "count": len(ranks), "ranks": ", ".join(map(str, ranks))}
+    if len(ranks) == world:
+        of = Text("all {world} ranks", "全部 {world} 个 rank") if world > 1 else Text("1 rank", "1 个 rank")
+    elif len(ranks) == 1:
+        of = Text("rank {ranks} of {world}", "{world} 个 rank 中的 rank {ranks}")
+    elif len(ranks) <= 3:
+        of = Text("ranks {ranks} of {world}", "{world} 个 rank 中的 rank {ranks}")
+    else:
+        of = Text("{count} of {world} ranks", "{world} 个 rank 中的 {count} 个")
+    steps = Text("{steps} step", "{steps} 步") if rehearsal.steps == 1 else Text("{steps} steps", "{steps} 步")
+    return Text("{of}, {steps}", "{of}，{steps}").format(of=of.format(**names), steps=steps.format(**names))
+
+
+def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
+    """One sentence, and the notes that are left to be said."""
+    if report.regressed:
+        rest = tuple(note for note in report.notes if note not in report.regressed)
+        return listed(report.regressed, "; ", "；"), rest
+    if report.command in ("cure", "bisect") and report.notes:  # their last note is their answer
+        *others, answer = report.notes
+        return answer, tuple(others)
+    if report.answer is not None:
+        return report.answer.sentence, report.notes
+    return _reason_found(report), report.notes
+
+
+def _reason_found(report: Report) -> Text:
+    cause = cause_of(report)
+    if cause is not None:
+        return _said(cause)
+    if report.verdict is Verdict.CANNOT_TELL:
+        return _gap(report)
+    if report.plan is not None:
+        return _planned(report)
+    if report.verdict is Verdict.NO_GO:  # a plan without strategies is the only one without a finding
+        return Text("The run will fail", "运行会失败")
+    return _all_well(report)
+
+
+def cause_of(report: Report) -> Finding | None:
+    """The finding that the verdict rests on, if it rests on one."""
+    if report.verdict is Verdict.GO:
+        return None
+    errors = [one for one in report.findings if one.severity is Severity.ERROR]
+    sure = [one for one in errors if one.certainty is Certainty.CERTAIN]
+    likely = [one for one in errors if one.certainty is Certainty.LIKELY]
+    found = sure if report.verdict is Verdict.NO_GO else likely
+    return next(iter(found), None)
+
+
+def _said(finding: Finding) -> Text:
+    place = f" ({finding.spans[0].path}:{finding.spans[0].line})" if finding.spans else ""
+    where = f"（{finding.spans[0].path}:{finding.spans[0].line}）" if finding.spans else ""
+    title = finding.title
+    if finding.certainty is Certainty.LIKELY:
+        title = Text("Likely: {title}", "很可能：{title}").format(title=title)
+    return Text(f"{title.en}{place}", f"{title.zh}{where}")
+
+
+def _gap(report: Report) -> Text:
+    """What kept the question open."""
+    interrupted = report.rehearsal is not None and any(one.outcome == "interrupted" for one in report.rehearsal.ranks)
+    if interrupted:
+        return Text("Interrupted before the rehearsal was through", "排练完成之前被中断")
+    if report.log is not None:
+        return Text("No known hazard explains these logs with certainty", "没有已知隐患能确定地解释这些日志")
+    if report.skipped:
+        first = report.skipped[0]
+        told = Text("{what}: {why}", "{what}：{why}").format(what=first.what, why=first.why)
+        if first.what == EVERYTHING:
+            told = first.why
+        return Text(_cut(told.en), _cut(told.zh))
+    return Text("Not all of it could be looked at", "未能全部检查")
+
+
+def _cut(said: str) -> str:
+    line = " ".join(said.split())
+    return line if len(line) <= _REASON_LETTERS else f"{line[:_REASON_LETTERS].rstrip()} …"
+
+
+def _planned(report: Report) -> Text:
+    plan = report.plan
+    assert plan is not None
+    if not plan.fitting:
+        return Text(
+            "No strategy fits {model} on {gpus} x {accelerator}", "{model} 没有放得进 {gpus} x {accelerator} 的方案"
+        ).format(model=plan.model.name, gpus=plan.gpus * plan.nodes, accelerator=plan.accelerator)
+    best = plan.fitting[0]
+    count = len(plan.fitting)
+    return Text(
+        "Fastest of {count} strategies that fit: {name}, micro-batch {micro} x {steps} accumulation steps"
+        if count > 1
+        else "The strategy that fits: {name}, micro-batch {micro} x {steps} accumulation steps",
+        "放得下的 {count} 个方案中最快的：{name}，micro-batch {micro} x 梯度累积 {steps}",
+    ).format(
+        count=count,
+        name=Text(strategy_name(best, "en"), strategy_name(best, "zh")),
+        micro=best.micro_batch,
+        steps=best.gradient_accumulation,
+    )
+
+
+def _all_well(report: Report) -> Text:
+    if report.rehearsal is not None:
+        return _went_through(report.rehearsal)
+    if report.guarded_run is not None:
+        return Text("The training ended by itself, with exit status 0", "训练自行结束，退出码为 0")
+    said = {
+        "check": Text("Nothing in these files is known to stop the run", "这些文件中没有已知会使运行失败的问题"),
+        "env": Text("No package, driver or GPU here is known to stop a run", "这里的软件包、驱动和 GPU 没有已知问题"),
+        "diagnose": Text("Nothing in these logs says that the run failed", "这些日志没有显示运行失败"),
+    }
+    return said.get(report.command, Text("Nothing was found that stops the run", "没有发现会使运行失败的问题"))
+
+
+def _went_through(rehearsal: Rehearsal) -> Text:
+    reached = {phase for rank in rehearsal.ranks for phase in rank.phases}
+    after = [name for phase, name in PHASE_NAMES.items() if phase in reached and phase in ("evaluate", "save")]
+    steps = max((rank.steps for rank in rehearsal.ranks), default=0)
+    parts = [
+        Text("{steps} optimizer steps", "{steps} 次参数更新").format(steps=steps)
+        if steps != 1
+        else Text("1 optimizer step", "1 次参数更新"),
+        *after,
+    ]
+    said = listed([PHASE_NAMES["load"], *parts], ", ", "、")
+    fullest = _fullest(rehearsal)
+    free = ""
+    if fullest is not None:
+        free = size(fullest.free_bytes)
+        return Text(
+            "It ran to its end ({said}), with {free} of GPU memory to spare", "程序完整执行（{said}），显存还剩 {free}"
+        ).format(said=said, free=free)
+    return Text("It ran to its end ({said})", "程序完整执行（{said}）").format(said=said)
+
+
+def _fullest(rehearsal: Rehearsal) -> Device | None:
+    devices = [device for rank in rehearsal.ranks for device in rank.devices if device.peak_allocated_bytes]
+    return max(devices, key=lambda device: device.percent, default=None)
+
+
+def _figures(report: Report) -> list[Figure]:
+    found: list[Figure] = []
+    if report.rehearsal is not None:
+        found += _of_rehearsal(report.rehearsal)
+    elif report.plan is not None and report.plan.fitting:
+        best, plan = report.plan.fitting[0], report.plan
+        found.append(_part(_GPU, best.reserved_bytes, plan.capacity_bytes))
+        found.append(_part(_HOST, best.host_bytes_of_node, plan.host_memory_bytes))
+        found += _speed(best.seconds_of_step, best.tokens_per_second_per_gpu)
+    elif report.guarded_run is not None:
+        ranks = report.guarded_run.ranks
+        if gpu := max((rank.gpu_peak_used_bytes or rank.gpu_peak_reserved_bytes for rank in ranks), default=0):
+            found.append(Figure(_GPU, _same(size(gpu))))
+        if host := max((rank.host_peak_bytes for rank in ranks), default=0):
+            found.append(Figure(_HOST_OF_RANK, _same(size(host))))
+        if step := max((rank.seconds_per_step or 0.0 for rank in ranks), default=0.0):
+            found.append(Figure(_STEP, _same(_seconds(step))))
+    elif report.cure is not None and (seen := report.cure.after or report.cure.before) is not None:
+        if seen.peak_reserved_bytes is not None and seen.capacity_bytes:
+            found.append(_part(_GPU, seen.peak_reserved_bytes, seen.capacity_bytes))
+        if seen.host_peak_bytes:
+            found.append(Figure(_HOST, _same(size(seen.host_peak_bytes))))
+        if seen.seconds_of_step is not None:
+            found += _speed(seen.seconds_of_step, None)
+    if report.skipped:
+        found.append(Figure(_NOT_COVERED, _not_covered(report)))
+    return found
+
+
+_GPU = Text("GPU memory used", "GPU 显存占用")
+_HOST = Text("host memory used per node", "每节点主机内存占用")
+_HOST_OF_RANK = Text("host memory per rank", "每个 rank 的主机内存")
+_STEP = Text("time per step", "每步耗时")
+_TOKENS = Text("tokens/s per GPU", "每 GPU 每秒 token 数")
+_NOT_COVERED = Text("not looked at", "未检查")
+
+
+def _of_rehearsal(rehearsal: Rehearsal) -> list[Figure]:
+    found = []
+    fullest = _fullest(rehearsal)
+    if fullest is not None:
+        found.append(_part(_GPU, fullest.total_bytes - fullest.free_bytes, fullest.total_bytes))
+    node = rehearsal.host_per_node
+    if node is not None and node.peak_bytes:
+        found.append(_part(_HOST, node.peak_bytes, node.capacity_bytes))
+    if rehearsal.seconds_of_step is not None:
+        found += _speed(rehearsal.seconds_of_step, rehearsal.tokens_per_second_per_gpu)
+    return found
+
+
+def _part(name: Text, used: int, whole: int | None) -> Figure:
+    if not whole:
+        return Figure(name, Text("{used} (capacity not given)", "{used}（未给出容量）").format(used=size(used)))
+    share = 100 * used / whole
+    said = f"{size(used)} / {size(whole)}"
+    return Figure(name, Text(f"{said} ({share:.0f} %)", f"{said}（{share:.0f} %）"), share)
+
+
+def _speed(seconds: float, tokens: float | None) -> list[Figure]:
+    found = [Figure(_STEP, Text("about {step} (estimate)", "约 {step}（估计）").format(step=_seconds(seconds)))]
+    if tokens:
+        found.append(Figure(_TOKENS, Text("about {tokens:,.0f}", "约 {tokens:,.0f}").format(tokens=tokens)))
+    return found
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:,.0f} s"
+
+
+def _same(said: str) -> Text:
+    return Text(said, said)
+
+
+def _not_covered(report: Report) -> Text:
+    names = list(dict.fromkeys(skipped.what for skipped in report.skipped))
+    shown = listed(names[:_MAX_NOT_COVERED], "; ", "；")
+    more = len(names) - _MAX_NOT_COVERED
+    if more <= 0:
+        return shown
+    return Text("{shown}; {more} more", "{shown}；另有 {more} 项").format(shown=shown, more=more)

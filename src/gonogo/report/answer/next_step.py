@@ -1,0 +1,214 @@
+"""The one command to type next, with the user's own command in it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+import msgspec
+
+from gonogo.finding import Applicability, Certainty, Finding, Report, Severity, Text, Verdict
+from gonogo.finding.call import Call
+
+_NOTHING = Text("nothing is left to do", "无需其他操作")
+_ON_GPUS = Text("on the machine with the GPUs", "在有 GPU 的机器上")
+_FINDS_CURE = Text("finds the smallest change that makes it GO", "找出使其变为 GO 的最小改动")
+_TO_READ = Text("what it is, and how to cure it", "原因与解决办法")
+_RUNS_IT = Text("runs the program itself, on virtual GPUs", "在虚拟 GPU 上运行程序本身")
+_MAKES_IT = Text("makes that environment, and rehearses in it", "创建该环境并在其中排练")
+_PROVES = Text("proves the cure before the next launch", "再次启动前验证修复")
+_KEEPS = Text("keeps what each rank printed", "保留每个 rank 的全部输出")
+_LONGER = Text("gives it more time", "给它更多时间")
+_APPLIES = Text("applies the suggested fix", "应用建议的修改")
+_WRITES = Text("writes the files to launch it with", "写出启动所需的文件")
+_HOW_MANY = Text("says how many would do", "算出需要多少")
+_LOGS_OF = Text("reads the run's own files beside the logs", "同时读取运行的文件")
+_RECORDS = "rehearsal-records"
+_NAMED = re.compile(r"gonogo (?:prepare|rehearse) [^;,()]*?-- [^;,()]+?(?=$|[;,()]| (?:makes|generates|once|shows)\b)")
+"""A whole command that a sentence tells the user to type."""
+_OPTION = re.compile(r"((?:--(?:env|with) [A-Za-z_][\w.=-]*\w ?)+|--yes\b)")
+
+
+class Next(msgspec.Struct, frozen=True):
+    """A command with what it does; without a command, that there is nothing to do."""
+
+    command: str
+    what: Text
+
+    def said(self, language: str) -> str:
+        """As a line says it behind ``next:``."""
+        what = self.what.in_language(language)
+        if not self.command:
+            return what
+        return f"{self.command}（{what}）" if language == "zh" else f"{self.command} ({what})"
+
+
+def next_step(report: Report) -> Next:
+    """What to type next."""
+    call = report.call or _recorded(report)
+    step = {
+        "check": _after_check,
+        "rehearse": _after_rehearsal,
+        "diagnose": _after_diagnosis,
+        "run": _after_run,
+        "cure": _after_cure,
+        "bisect": _after_bisection,
+        "plan": _after_plan,
+        "env": _after_env,
+    }.get(report.command)
+    return step(report, call) if step is not None else Next("", _NOTHING)
+
+
+def _recorded(report: Report) -> Call:
+    """What the report itself says of the command that it is about."""
+    about = report.rehearsal or report.guarded_run
+    return Call(about.command) if about is not None else Call()
+
+
+def _gonogo(name: str, call: Call, *options: str, files: Sequence[str] = (), machine: bool = True) -> str:
+    words = ["gonogo", name, *files, *(call.options if machine else ()), *options]
+    return shlex.join([*words, "--", *call.command] if call.command else words)
+
+
+def _explained(report: Report) -> Next:
+    """The page of the error that is surest, or of whatever was found first."""
+    found = _errors(report) or report.findings
+    return Next(f"gonogo explain {shlex.quote(found[0].hazard)}", _TO_READ) if found else Next("", _NOTHING)
+
+
+def _errors(report: Report) -> list[Finding]:
+    order = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}
+    errors = [one for one in report.findings if one.severity is Severity.ERROR]
+    return sorted(errors, key=lambda one: order[one.certainty])
+
+
+def _fixing(report: Report, call: Call) -> Next | None:
+    """The command that applies a fix of an error that is at least likely."""
+    for finding in _errors(report):
+        if finding.certainty is Certainty.POSSIBLE:
+            break
+        for fix in finding.fixes:
+            if fix.edits and fix.applicability is not Applicability.MANUAL:
+                unsafe = () if fix.applicability is Applicability.SAFE else ("--unsafe-fixes",)
+                return Next(
+                    _gonogo(
+                        "check", call, "--fix", *unsafe, files=call.files if not call.command else (), machine=False
+                    ),
+                    _APPLIES,
+                )
+    return None
+
+
+def _after_check(report: Report, call: Call) -> Next:
+    if (fixing := _fixing(report, call)) is not None:
+        return fixing
+    if report.verdict is Verdict.NO_GO:
+        return _explained(report)
+    if not call.command:
+        likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
+        return _explained(report) if likely else Next("", _NO_LAUNCH)
+    return Next(_gonogo("rehearse", call), _RUNS_IT)
+
+
+_NO_LAUNCH = Text(
+    "gonogo rehearse takes the command that launches the run, behind --", "gonogo rehearse 排练启动命令：写在 -- 之后"
+)
+
+
+def _after_rehearsal(report: Report, call: Call) -> Next:
+    if report.regressed and report.verdict is Verdict.GO:
+        return Next(_gonogo("rehearse", call, "--open"), Text("shows what takes the memory", "查看内存占用"))
+    if report.verdict is Verdict.GO:
+        if not call.command:
+            return Next("", _NO_LAUNCH)
+        return Next(_gonogo("run", call, machine=False), _ON_GPUS)
+    if (fixing := _fixing(report, call)) is not None:
+        return fixing
+    if report.verdict is Verdict.NO_GO:
+        return Next(_gonogo("cure", call), _FINDS_CURE) if call.command else _explained(report)
+    likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
+    if likely:
+        return _explained(report)
+    outcomes = {rank.outcome for rank in report.rehearsal.ranks} if report.rehearsal is not None else set()
+    for skipped in report.skipped:
+        if match := _NAMED.search(skipped.why.en):
+            return Next(match[0].strip(), Text("makes what is missing here", "生成本机没有的内容"))
+        if (match := _OPTION.search(skipped.why.en)) and call.command:
+            return Next(_gonogo("rehearse", call, *match[1].split()), _MAKES_IT if match[1] == "--yes" else _RUNS_IT)
+    if "timed-out" in outcomes:
+        return Next(_gonogo("rehearse", call, "--timeout", "3600"), _LONGER)
+    return Next(_gonogo("rehearse", call, "--keep", _RECORDS), _KEEPS)
+
+
+def _after_diagnosis(report: Report, call: Call) -> Next:
+    if report.verdict is Verdict.GO:
+        return Next("", _NOTHING)
+    errors = _errors(report)
+    if call.command and errors:
+        return Next(_gonogo("rehearse", call), _PROVES)
+    if errors:
+        return _explained(report)
+    if call.command:
+        return Next(_gonogo("rehearse", call), _RUNS_IT)
+    files = call.files or ("LOG",)
+    return Next(shlex.join(["gonogo", "diagnose", *files, "--project", "."]), _LOGS_OF)
+
+
+def _after_run(report: Report, call: Call) -> Next:
+    if report.verdict is Verdict.GO:
+        return Next("", _NOTHING)
+    errors = _errors(report)
+    if errors:
+        return _explained(report)
+    return Next(_gonogo("rehearse", call, machine=False), _RUNS_IT)
+
+
+def _after_cure(report: Report, call: Call) -> Next:
+    cure = report.cure
+    assert cure is not None
+    if report.verdict is Verdict.GO:
+        if cure.patch and cure.patch_file is not None and not cure.applied:
+            return Next(
+                f"git apply {shlex.quote(cure.patch_file)}",
+                Text("in {folder}", "在 {folder} 中").format(folder=cure.folder),
+            )
+        if cure.pins:
+            return Next(shlex.join(["pip", "install", *cure.pins]), Text("the versions it needs", "所需的版本"))
+        return Next(_gonogo("run", call, machine=False), _ON_GPUS)
+    if report.findings:
+        return _explained(report)
+    return Next(_gonogo("rehearse", call), _RUNS_IT)
+
+
+def _after_bisection(report: Report, call: Call) -> Next:
+    found = report.bisection
+    assert found is not None
+    if found.change is not None and found.nearest_good is not None:
+        pin = f"{found.package}=={found.nearest_good}"
+        return Next(shlex.join(["pip", "install", pin]), Text("the nearest release that works", "最近的可用版本"))
+    if report.verdict is Verdict.NO_GO:
+        return Next(_gonogo("cure", call), _FINDS_CURE)
+    if report.verdict is Verdict.GO:
+        return Next(_gonogo("run", call, machine=False), _ON_GPUS)
+    return Next(_gonogo("rehearse", call), _RUNS_IT)
+
+
+def _after_plan(report: Report, call: Call) -> Next:
+    plan = report.plan
+    assert plan is not None
+    if plan.fitting:
+        if "--write" in call.options:
+            folder = call.options[call.options.index("--write") + 1]
+            return Next(shlex.join(["bash", f"{folder}/launch_deepspeed.sh"]), _ON_GPUS)
+        return Next(_gonogo("plan", call, "--write", "launch", files=call.files), _WRITES)
+    if plan.solve:
+        return Next("gonogo gpus", Text("lists larger GPUs", "列出更大的 GPU"))
+    return Next(_gonogo("plan", call, "--solve", "gpus", files=call.files), _HOW_MANY)
+
+
+def _after_env(report: Report, call: Call) -> Next:
+    errors = _errors(report) or list(report.findings)
+    if report.verdict is not Verdict.GO and errors:
+        return _explained(report)
+    return Next("gonogo check .", Text("reads a project's files beside it", "再检查项目的文件"))
