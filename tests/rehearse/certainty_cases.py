@@ -183,7 +183,8 @@ from transformers.integrations import HfDeepSpeedConfig
 held = HfDeepSpeedConfig(config)
 with deepspeed.zero.Init(config_dict_or_path=config):
     model = GPT2LMHeadModel(GPT2Config(n_layer=1, n_embd=64, n_head=2, vocab_size=512))
-model = get_peft_model(model, LoraConfig(target_modules=["c_attn"], modules_to_save=["ln_f"], fan_in_fan_out=True))
+adapter = LoraConfig(target_modules=["c_attn"], modules_to_save=["ln_f"], fan_in_fan_out=True)
+model = get_peft_model(model, adapter, autocast_adapter_dtype=False)
 trained = [p for p in model.parameters() if p.requires_grad]
 engine, _, _, _ = deepspeed.initialize(model=model, config=config, model_parameters=trained)
 tokens = torch.ones(1, 16, dtype=torch.long).cuda()

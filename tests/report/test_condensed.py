@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Span, Text, Verdict
-from gonogo.finding.condensed import MAX_REMARKS, findings_of, notes_of, skipped_of
+from gonogo.finding.alike import MAX_REMARKS, findings_of, notes_of, skipped_of
 
 
 def text(words: str) -> Text:

@@ -6,6 +6,7 @@ import copy
 import gc
 import io
 import pickle
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -259,13 +260,26 @@ def test_data_goes_between_inference_and_other_tensors(session: Session) -> None
 def test_deepcopy_and_pickle(session: Session) -> None:
     parameter = nn.Parameter(torch.ones(4, 4, device="cuda:1"))
     parameter.grad = torch.zeros(4, 4, device="cuda:1")
+    parameter.lock = threading.Lock()  # type: ignore[attr-defined]  # torch copies no attribute of a parameter
     twin = copy.deepcopy(parameter)
     assert isinstance(twin, nn.Parameter)
     assert isinstance(twin, VirtualTensor)
     assert twin.device == torch.device("cuda:1")
     assert twin.data_ptr() != parameter.data_ptr()
-    assert twin.grad is not None
-    assert twin.grad.device == twin.device
+    assert twin.requires_grad
+    assert twin.grad is None
+    assert not hasattr(twin, "lock")
+    leaf = torch.ones(4, device="cuda:1", requires_grad=True)
+    leaf.grad = torch.zeros(4, device="cuda:1")
+    leaf.name_of_mine = ["x"]  # type: ignore[attr-defined]
+    copied = copy.deepcopy(leaf)
+    assert copied.grad is not None
+    assert copied.grad.device == copied.device
+    assert copied.name_of_mine == ["x"]
+    assert copied.name_of_mine is not leaf.name_of_mine  # type: ignore[attr-defined]
+    frozen = copy.deepcopy(nn.Parameter(torch.ones(2, device="cuda"), requires_grad=False))
+    assert isinstance(frozen, nn.Parameter)
+    assert not frozen.requires_grad
     read = pickle.loads(pickle.dumps(torch.arange(5, device="cuda").t()))
     assert read.device == GPU
     assert read.cpu().tolist() == [0, 1, 2, 3, 4]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
-from gonogo.finding.condensed import findings_of, notes_of, skipped_of
+from gonogo.finding.alike import findings_of, notes_of, skipped_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.answer.headline import headline_of, verdict_line

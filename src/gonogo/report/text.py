@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
-from gonogo.finding.alike import Alike
-from gonogo.finding.condensed import findings_of, notes_of, skipped_of
+from gonogo.finding.alike import Alike, findings_of, notes_of, skipped_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.answer.headline import Headline, badge, headline_of

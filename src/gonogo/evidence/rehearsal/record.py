@@ -219,7 +219,7 @@ class Absent(msgspec.Struct, frozen=True):
     failed_at: int = 0
     """The line of that function that it was at when it failed."""
     raised_below: bool = False
-    """Whether that function is the one that raised, or of the same package."""
+    """Whether that function is the one that raised; of a ``folder``, whether it is of the same package."""
     phase: Phase = "load"
     step: int = 0
     written: bool = False

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from gonogo.evidence.library import is_library
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.influence import Influence, Place
 from gonogo.evidence.rehearsal.record import Absent, Failure, RankRecord, RehearsalRecord
@@ -19,6 +20,7 @@ from gonogo.rehearse.missing_files import NO_PROGRAM, NO_SUCH_FILE, came_with_th
 _TRAINING = frozenset({"forward", "backward", "step"})
 _MAX_LOOKED_AT = 60
 """What was asked for in vain last: each is followed through the program's files."""
+_CODE = frozenset({".py", ".pyi", ".pyc", ".so"})
 _OF_IMPORTS = frozenset({"ModuleNotFoundError", "ImportError"})
 
 _NO_MODULE = Text(
@@ -62,7 +64,7 @@ def why_of_other_ranks(rank: RankRecord, record: RehearsalRecord) -> Text | None
     failure = rank.failure
     assert failure is not None
     for one in rank.absent[:_MAX_LOOKED_AT]:
-        if (one.kind == "folder" or (one.kind == "file" and one.written)) and _leads_there(one, failure):
+        if (one.kind == "folder" or (one.kind == "file" and one.written)) and _has_part(one, failure):
             ranks = ranks_text(found.rank for found in record.ranks)
             return _OTHER_RANKS.format(name=one.name, ranks=ranks, world=record.world_size)
     return None
@@ -73,7 +75,8 @@ def _counts(one: Absent, failure: Failure, record: RehearsalRecord, world: Proje
     if one.kind == "file":
         path = Path(os.path.normpath(world.cwd / one.name))
         written = one.written or one.phase in _TRAINING or one.step > 0  # the program's own output, which it lacks
-        return not written and not came_with_the_project(path, world.cwd)
+        of_package = path.suffix in _CODE and is_library(str(path))  # it is as it was installed
+        return not written and not of_package and not came_with_the_project(path, world.cwd)
     if one.kind == "module":
         name = one.name.partition(".")[0]
         if is_project_module(name, world.cwd) or class_of(failure) in _OF_IMPORTS:
@@ -86,10 +89,8 @@ def _has_part(one: Absent, failure: Failure) -> bool:
     """Whether it may be why the program failed, or came to where it failed."""
     if one.handed:
         return True
-    if one.asked.owner != "user" and (one.kind == "module" or one.shared is None):
+    if one.asked.owner != "user" and (one.kind == "module" or not one.raised_below):
         return False  # what a library can do without
-    if one.asked.owner != "user" and not one.raised_below:
-        return False
     return _leads_there(one, failure)
 
 

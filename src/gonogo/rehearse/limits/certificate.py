@@ -104,7 +104,7 @@ def apply_limits(record: RehearsalRecord, world: ProjectWorld) -> None:
                 rank.unsupported.append(Unsupported("the ranks diverged", "unknown", why.en, why.zh))
                 record.divergence = None
         elif rank.outcome == "diverged":
-            rank.certificate = _certificate(_of_divergence(record), _OF_DIVERGENCE, world)
+            rank.certificate = _certificate(_of_divergence(record), _OF_DIVERGENCE, world, of_divergence=True)
         if rank.failure is None or rank.outcome != "raised":
             continue
         needed = _needed(rank, record)
@@ -135,7 +135,9 @@ _OF_DIVERGENCE = frozenset({"assumed", "ranks", "confinement"})
 """Where ranks part no value of this machine is raised: only what decided their ways counts."""
 
 
-def _certificate(broken: Sequence[Broken], needed: frozenset[str], world: ProjectWorld) -> list[Obligation]:
+def _certificate(
+    broken: Sequence[Broken], needed: frozenset[str], world: ProjectWorld, *, of_divergence: bool = False
+) -> list[Obligation]:
     lacking = {one.name: one for one in reversed(broken)}
     declared = {
         "packages": "packages" if world.requirements else "packages of this Python",
@@ -143,6 +145,8 @@ def _certificate(broken: Sequence[Broken], needed: frozenset[str], world: Projec
     }
     found = []
     for name in _ORDER:
+        if of_divergence and name not in _OF_DIVERGENCE:
+            continue
         one = lacking.get(name)
         text = one.why if one is not None else _MET[declared.get(name, name)]
         found.append(Obligation(name, one is None, name in needed or (one is not None and one.named), text.en, text.zh))

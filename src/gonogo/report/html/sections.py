@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Report, Text, Verdict
-from gonogo.finding.alike import group_alike
+from gonogo.finding.alike import group_alike, notes_of, skipped_of
 from gonogo.finding.bisection import Bisection, TriedRelease
-from gonogo.finding.condensed import notes_of, skipped_of
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.answer.headline import Figure, badge, headline_of
 from gonogo.report.html.charts import has_modules, timelines

@@ -310,6 +310,7 @@ class Session:
         """The program saved tensors: count what a real run would have written."""
         if self.life.phase == "load":  # a checkpoint that stands in for one that isn't there
             return
+        self.asked.wrote(path)
         self.saved_bytes += nbytes
         if "save" not in self.life.reached:
             self.life.reached.append("save")

@@ -19,7 +19,6 @@ import re
 import shlex
 import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, Literal, NamedTuple
@@ -32,7 +31,6 @@ Kind = Literal["file", "folder", "module", "library", "program", "address"]
 _MAX_KEPT = 4096
 _MAX_DEPTH = 150
 _MAX_RECORDED = 200
-_BEGUN = time.time()
 _stat = posix.stat
 _READING = {"open": 0, "os.scandir": 0, "os.listdir": 0, "os.chdir": 0, "sqlite3.connect": 0}
 FOR_MODULES = "/././"
@@ -60,13 +58,17 @@ class AskedInVain:
     """What one process has asked for in vain."""
 
     def __init__(self) -> None:
-        self.asked: dict[tuple[str, str, str, int], _Asked] = {}
+        self.written: set[str] = set()
+        """The folders in which the program itself has written."""
+        # Libraries look for thousands of things while they are imported: they don't push out what the program asked.
+        self._by_user: dict[tuple[str, str, str, int], _Asked] = {}
+        self._by_libraries: dict[tuple[str, str, str, int], _Asked] = {}
         self.moment: Callable[[], tuple[Phase, int]] = lambda: ("load", 0)
         self._busy = False
 
     def note(self, kind: Kind, name: str) -> None:
         """Take down what was asked for by the function that runs now."""
-        if self._busy or len(self.asked) >= _MAX_KEPT:
+        if self._busy:
             return
         self._busy = True
         try:
@@ -75,10 +77,18 @@ class AskedInVain:
                 asked, stack = found
                 phase, step = self.moment()
                 key = (kind, name, asked.path, asked.line)
-                self.asked.pop(key, None)
-                self.asked[key] = _Asked(kind, name, asked, stack, phase, step)
+                kept = self._by_user if asked.owner == "user" else self._by_libraries
+                kept.pop(key, None)
+                kept[key] = _Asked(kind, name, asked, stack, phase, step)
+                if len(kept) > _MAX_KEPT:
+                    del kept[next(iter(kept))]
         finally:
             self._busy = False
+
+    def latest_first(self) -> Iterator[_Asked]:
+        """What the user's code asked for, then what libraries did."""
+        yield from reversed(list(self._by_user.values()))
+        yield from reversed(list(self._by_libraries.values()))
 
     def look(self, path: str) -> None:
         """Take down a path that was looked for, if nothing is there."""
@@ -91,9 +101,13 @@ class AskedInVain:
 
     def listed(self, path: str) -> None:
         """Take down a folder that was listed and was written to: other ranks may have written there, too."""
-        with contextlib.suppress(OSError, ValueError):
-            if _stat(path).st_mtime >= _BEGUN:
-                self.note("folder", path)
+        if os.path.abspath(path) in self.written:
+            self.note("folder", path)
+
+    def wrote(self, path: str) -> None:
+        """The program writes a file, or makes a folder's entry, of that path."""
+        if len(self.written) < _MAX_KEPT:
+            self.written.add(os.path.dirname(os.path.abspath(path)))
 
 
 _CURRENT: list[AskedInVain] = []
@@ -108,7 +122,9 @@ def install(asked: AskedInVain) -> Callable[[], None]:
         _hooked = True
         sys.addaudithook(_audit)
     patches = Patches()
-    patches.set(ctypes, "_dlopen", _loading(ctypes._dlopen))  # type: ignore[attr-defined]
+    loader: Any = ctypes
+    if hasattr(loader, "_dlopen"):
+        patches.set(loader, "_dlopen", _loading(loader._dlopen))
     patches.set(shutil, "which", _which(shutil.which))
     patches.set(glob, "glob", _matching(glob.glob))
     patches.set(glob, "iglob", _matching(glob.iglob))
@@ -139,11 +155,16 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
     if position is None:
         if event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments:
             _address(arguments[0])
+        elif event == "os.rename" and isinstance(arguments[1], (str, bytes, os.PathLike)):
+            if not _is_own(sys._getframe(1)):
+                _CURRENT[-1].wrote(os.fsdecode(arguments[1]))
         elif event == "subprocess.Popen":
             _program(arguments[0], arguments[1])
         return
     path = arguments[position]
     if event == "open" and not _is_read(arguments):
+        if isinstance(path, (str, bytes, os.PathLike)) and not _is_own(sys._getframe(1)):
+            _CURRENT[-1].wrote(os.fsdecode(path))
         return
     with contextlib.suppress(TypeError, ValueError):
         text = os.fsdecode("." if path is None else path)
@@ -152,6 +173,21 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         _CURRENT[-1].look(text)
         if event in ("os.scandir", "os.listdir") and not text.endswith(FOR_MODULES):
             _CURRENT[-1].listed(text)
+
+
+def _is_own(frame: FrameType | None) -> bool:
+    """Whether gonogo itself writes, or has a library write (a model's stand-in): the program has not.
+
+    What gonogo writes on the program's behalf, as ``torch.save`` does, is told by :meth:`AskedInVain.wrote`.
+    """
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith(OURS):
+            return True
+        if not path.startswith("<") and _owner(path) == "user":
+            return False
+        frame = frame.f_back
+    return True
 
 
 def _is_read(arguments: tuple[Any, ...]) -> bool:
@@ -268,7 +304,7 @@ def before_failure(asked: AskedInVain, error: BaseException, handed: list[str]) 
     frames = [_frame(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in failing]
     raising = next((frame for frame in reversed(frames) if frame is not None and not is_of_python(frame.path)), None)
     found: list[Absent] = []
-    for one in reversed(list(asked.asked.values())):
+    for one in asked.latest_first():
         if one.kind == "file" and _is_there(one.name):
             continue
         shared: Frame | None = None
@@ -280,11 +316,21 @@ def before_failure(asked: AskedInVain, error: BaseException, handed: list[str]) 
                 frame = frames[number]
                 if frame is not None:
                     shared = Frame(frame.path, line, frame.function, "", frame.owner)
-                    below = raising is not None and _package(raising) == _package(frame)
+                    below = raising is not None and _is_near(raising, frame, one.kind)
                 break
         if one.asked.owner == "user" or (shared is not None and shared.owner != "user") or one.kind == "folder":
             found.append(
-                Absent(one.kind, one.name, one.asked, shared, failed_at, below, one.phase, one.step, _is_written(one))
+                Absent(
+                    one.kind,
+                    one.name,
+                    one.asked,
+                    shared,
+                    failed_at,
+                    below,
+                    one.phase,
+                    one.step,
+                    one.kind == "folder" or os.path.dirname(os.path.abspath(one.name)) in asked.written,
+                )
             )
     user = next((frame for frame in reversed(frames) if frame is not None and frame.owner == "user"), None)
     told = {one.name for one in found}
@@ -310,6 +356,13 @@ def _frame(path: str, line: int, function: str) -> Frame | None:
 _owner = functools.cache(owner_of)
 
 
+def _is_near(raising: Frame, frame: Frame, kind: Kind) -> bool:
+    """Whether a function is the one that raised. What ranks have written is gathered in one, and missed in another."""
+    if kind == "folder":
+        return _package(raising) == _package(frame)
+    return (raising.path, raising.function) == (frame.path, frame.function)
+
+
 def _package(frame: Frame) -> str:
     if frame.owner != "library":
         return frame.owner
@@ -325,13 +378,3 @@ def _is_there(path: str) -> bool:
     except (OSError, ValueError):
         return bool(glob.has_magic(path) and any(True for _ in glob.iglob(path)))
     return True
-
-
-def _is_written(one: _Asked) -> bool:
-    """Whether it lies in a folder that has changed since the program began."""
-    if one.kind == "folder":
-        return True
-    try:
-        return one.kind == "file" and _stat(os.path.dirname(one.name) or ".").st_mtime >= _BEGUN
-    except (OSError, ValueError):
-        return False
