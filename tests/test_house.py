@@ -38,6 +38,7 @@ PAIRS = [
     ("docs/launchers.md", "docs/launchers.zh-CN.md"),
     ("docs/performance.md", "docs/performance.zh-CN.md"),
     ("docs/measured.md", "docs/measured.zh-CN.md"),
+    ("docs/accuracy.md", "docs/accuracy.zh-CN.md"),
     ("docs/projects.md", "docs/projects.zh-CN.md"),
     ("docs/api.md", "docs/api.zh-CN.md"),
     ("docs/plan.md", "docs/plan.zh-CN.md"),
