@@ -32,8 +32,8 @@ from typing import Any
 import msgspec
 from memory_cells import STEPS, Cell, all_cells
 
-from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.launch.worker_environment import fixed_environment
 from gonogo.report.atomic import write_atomically
 from gonogo.trials.plan.choice import BANDS
 from gonogo.trials.plan.extend import extended, peak_of

@@ -93,8 +93,8 @@ def forked_workers(folder: Path, ranks: int, accelerator: str) -> Iterator[None]
 
 
 def _environment(rank: int, ranks: int, own: Path) -> dict[str, str]:
-    from gonogo.rehearse.launch.environment import worker_environment
     from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
+    from gonogo.rehearse.launch.worker_environment import worker_environment
 
     variables = {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),

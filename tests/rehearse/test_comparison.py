@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.evidence.frame import Frame
+from gonogo.finding.frame import Frame
 from gonogo.rehearse.ranks.comparison import Comparison
 from gonogo.virtual.protocol.messages import Collective, Group, Hello, RankContext, RankEnded, Reply, Site, Waits
 

@@ -382,7 +382,7 @@ _LATER = {
     "gpus": "gonogo.cli.gpus",
     "mcp": "gonogo.cli.mcp.command",
     "sbatch": "gonogo.cli.sbatch",
-    "schema": "gonogo.cli.schemas.command",
+    "schema": "gonogo.cli.schemas.schema_command",
     "server": "gonogo.cli.lsp.command",
     "skills": "gonogo.cli.skills",
     "ui": "gonogo.cli.ui.command",

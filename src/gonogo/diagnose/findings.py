@@ -7,16 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
-from gonogo.diagnose.excerpts import excerpts, rank_ends
 from gonogo.diagnose.with_files import require_folder, setup_with, with_files
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, verdict_of
-from gonogo.finding.logs import Event, LogFile, Logs
+from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.log_findings import CONFIDENT, explains, findings_in_log
+
+_BEFORE, _AFTER = 8, 8
+"""Lines around the decisive one."""
+_MAX_EXCERPTS = 3
+_MAX_LINE_LENGTH = 400
+_MAX_RANKS = 512
+_OF_THE_FAILURE = (Role.ROOT, Role.CASCADE)
 
 if TYPE_CHECKING:  # loaded where a log asks for it
     from gonogo.finding.similar import SimilarThread
@@ -164,3 +170,38 @@ def _logs(log: FailureLog, findings: tuple[Finding, ...]) -> Logs:
         excerpts=tuple(excerpts(log, findings)),
         ends=tuple(rank_ends(log)),
     )
+
+
+def excerpts(log: FailureLog, findings: Sequence[Finding]) -> Iterator[Excerpt]:
+    """Of the first findings, the lines around the one that shows it."""
+    lines = {(line.path, line.number): line for line in log.lines}
+    decisive = {(span.path, span.line) for finding in findings for span in finding.spans}
+    shown: set[tuple[str, int]] = set()
+    for finding in findings[:_MAX_EXCERPTS]:
+        place = next(((span.path, span.line) for span in finding.spans if (span.path, span.line) in lines), None)
+        if place is None or place in shown:
+            continue
+        line = lines[place]
+        around = [*log.lines_before(line, _BEFORE), line, *log.lines_after(line, _AFTER)]
+        shown |= {(one.path, one.number) for one in around}
+        yield Excerpt(
+            line.path,
+            tuple(
+                ExcerptLine(
+                    one.number, one.rank, one.text.rstrip()[:_MAX_LINE_LENGTH], (one.path, one.number) in decisive
+                )
+                for one in around
+            ),
+        )
+
+
+def rank_ends(log: FailureLog) -> Iterator[RankEnd]:
+    """When each rank spoke first of its failure, in that order; only ranks whose lines say the time."""
+    first: dict[int, RankEnd] = {}
+    for error in log.errors:
+        if error.role not in _OF_THE_FAILURE:
+            continue
+        for rank, time in error.times:
+            if rank not in first or time < first[rank].time:
+                first[rank] = RankEnd(rank, time, error.role is Role.ROOT, error.type)
+    yield from sorted(first.values(), key=lambda end: (end.time, end.rank))[:_MAX_RANKS]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gonogo.check.static_findings import StaticFindings
 from gonogo.evidence.guarded.as_rehearsal import as_rehearsal
 from gonogo.evidence.guarded.ends import Death, log_of, roots, went_well
-from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rank_ends import ended_in_record
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.finding import Certainty, Finding, Severity, Span, best_first

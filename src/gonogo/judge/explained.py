@@ -6,14 +6,16 @@ import ast
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.frame import Frame
 from gonogo.evidence.rank_ends import Ended
 from gonogo.evidence.rehearsal.chain import ChainedException, package_of
 from gonogo.evidence.rehearsal.failures import of_python_itself
+from gonogo.evidence.script.flows.value_flow import Lines, made_backward_of, made_by_methods
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty, Finding, Severity, Span
+from gonogo.finding.frame import Frame
 from gonogo.hazards.hazard import Hazard
 
 _SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Raise, ast.Assert, ast.Delete)
@@ -37,6 +39,7 @@ class Places:
         self._base = base
         self._packages = packages
         self._statements: dict[str, list[tuple[int, int]]] = {}
+        self._flows: dict[tuple[str, int], list[Lines]] = {}
 
     def explains(self, finding: Finding, hazard: Hazard, ended: Ended) -> Certainty | None:
         """How surely ranks ended at, or because of, what the finding names; None where they did not.
@@ -49,7 +52,45 @@ class Places:
         if _judges_versions(hazard) and (packages := self._border(finding, ended)):
             return Certainty.CERTAIN if packages > 1 else finding.certainty
         at = any(self._at(span, finding.certainty, ended) or self._named(span, ended) for span in finding.spans)
-        return finding.certainty if at or self._read_config(finding, ended) else None
+        if at or self._read_config(finding, ended) or self._went_into_loss(finding, ended):
+            return finding.certainty
+        return None
+
+    def _went_into_loss(self, finding: Finding, ended: Ended) -> bool:
+        """Whether a backward failed, and what the finding is certain of is part of what it was given."""
+        if finding.certainty is not Certainty.CERTAIN or not finding.spans[:1] or not self._is_python(finding.spans[0]):
+            return False
+        place = finding.spans[0]
+        return any(
+            path == place.path and first <= place.line <= last
+            for told in ended.chain
+            for path, first, last in self._into_loss_of(told)
+        )
+
+    @staticmethod
+    def _is_python(span: Span) -> bool:
+        return span.path.endswith(".py")
+
+    def _into_loss_of(self, told: ChainedException) -> list[Lines]:
+        """The statements that make what the backward that raised was given; none where none raised."""
+        last = told.users
+        inner = told.frames[told.frames.index(last) + 1 :] if last is not None else ()
+        if last is None or not told.type:
+            return []
+        path = next((name for name in self._sources if self._is_file(name, last)), None)
+        if path is None:
+            return []
+        if (last.path, last.line) not in self._flows:
+            flow = made_backward_of(self._trees, path, last.line)
+            if not flow and any(frame.function == "backward" for frame in inner):
+                flow = made_by_methods(self._trees)
+            self._flows[last.path, last.line] = flow
+        return self._flows[last.path, last.line]
+
+    @cached_property
+    def _trees(self) -> dict[str, ast.Module]:
+        parsed = ((path, _tree(source)) for path, source in self._sources.items() if path.endswith(".py"))
+        return {path: tree for path, tree in parsed if tree is not None}
 
     def _at(self, span: Span, certainty: Certainty, ended: Ended) -> bool:
         """Whether a stack has the place: at its innermost line of the user's own code; at any, for what is certain."""
@@ -164,12 +205,14 @@ def _distinctive_words(text: str) -> Iterator[str]:
 
 
 def _statements(source: SourceFile | None) -> Iterator[tuple[int, int]]:
-    if source is None:
-        return
-    try:
-        tree = ast.parse(source.text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for node in ast.walk(tree):
+    tree = _tree(source)
+    for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, _SIMPLE):
             yield node.lineno, node.end_lineno or node.lineno
+
+
+def _tree(source: SourceFile | None) -> ast.Module | None:
+    try:
+        return ast.parse(source.text) if source is not None else None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

@@ -17,7 +17,7 @@ from gonogo.evidence.rehearsal.record import (
     RehearsalRecord,
     categories_of,
 )
-from gonogo.finding import divergence, rehearsal
+from gonogo.finding import rehearsal
 
 _T = TypeVar("_T")
 
@@ -37,7 +37,7 @@ def rehearsal_summary(record: RehearsalRecord, folder: str) -> rehearsal.Rehears
         seconds=round(record.seconds, 3),
         host_per_node=host_per_node(record),
         versions=record.ranks[0].versions if record.ranks else {},
-        divergence=_divergence(record),
+        divergence=record.divergence,
         ranks=tuple(_rank(rank, folder) for rank in record.ranks),
     )
 
@@ -57,9 +57,9 @@ def host_per_node(record: RehearsalRecord) -> rehearsal.NodeMemory | None:
     )
 
 
-def _rank(rank: RankRecord, folder: str) -> rehearsal.Rank:
+def _rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
     own = own_device(rank)
-    return rehearsal.Rank(
+    return rehearsal.RehearsedRank(
         rank=rank.rank,
         local_rank=rank.local_rank,
         device=rank.device,
@@ -81,22 +81,23 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.Rank:
         collectives=rehearsal.Collectives(
             count=sum(total.count for total in rank.collectives),
             bytes=sum(total.bytes for total in rank.collectives),
-            by_operator=_converted(rank.collectives, tuple[rehearsal.CollectiveTotal, ...]),
+            by_operator=tuple(rank.collectives),
         ),
-        assumptions=tuple(
-            rehearsal.Assumption(a.what, seen_from(folder, a.where), a.count, a.what_zh) for a in rank.assumptions
-        ),
+        assumptions=tuple(msgspec.structs.replace(a, where=seen_from(folder, a.where)) for a in rank.assumptions),
         unsupported=tuple(
-            rehearsal.Unsupported(u.what, seen_from(folder, u.where), u.why, u.why_zh) for u in rank.unsupported
+            rehearsal.NotRehearsed(u.what, seen_from(folder, u.where), u.why, u.why_zh) for u in rank.unsupported
         ),
         unused_parameters=tuple(rank.unused_parameters),
         parameters_without_gradient=tuple(rank.parameters_without_gradient),
         left_on_cpu=rank.left_on_cpu,
         failure=_failure(rank.failure, folder) if rank.failure else None,
+        certificate=_converted(rank.certificate, tuple[rehearsal.Obligation, ...])
+        if rank.certificate
+        else msgspec.UNSET,
         events=tuple(rank.events),
         as_run=rank.as_run,
         timelines=tuple(_timeline(timeline, folder) for timeline in rank.timelines),
-        host_modules=_converted(rank.host.modules, tuple[rehearsal.ModuleMemory, ...]) if rank.host else (),
+        host_modules=tuple(rank.host.modules) if rank.host else (),
     )
 
 
@@ -104,21 +105,15 @@ def _device(device: DeviceMemory) -> rehearsal.Device:
     used = device.peak_reserved_bytes + device.allowance_bytes
     return msgspec.structs.replace(
         _converted(device, rehearsal.Device),
-        phases=_converted(device.phases, tuple[rehearsal.PhaseMemory, ...]) if device.phases else msgspec.UNSET,
+        phases=tuple(device.phases) if device.phases else msgspec.UNSET,
         percent=_percent(used, device.total_bytes),
         free_bytes=device.total_bytes - used,
     )
 
 
-def _timeline(timeline: MemoryTimeline, folder: str) -> rehearsal.MemoryTimeline:
+def _timeline(timeline: MemoryTimeline, folder: str) -> MemoryTimeline:
     places = {place: seen_from(folder, place) for place in timeline.places}
-    return msgspec.structs.replace(
-        _converted(timeline, rehearsal.MemoryTimeline), places=tuple(places[place] for place in timeline.places)
-    )
-
-
-def _divergence(record: RehearsalRecord) -> divergence.Divergence | None:
-    return None if record.divergence is None else _converted(record.divergence, divergence.Divergence)
+    return msgspec.structs.replace(timeline, places=tuple(places[place] for place in timeline.places))
 
 
 def _percent(part: int, whole: int) -> float:
@@ -131,18 +126,16 @@ def own_device(rank: RankRecord) -> DeviceMemory | None:
     return own or max(rank.devices, key=lambda device: device.peak_allocated_bytes, default=None)
 
 
-def _failure(failure: Failure, folder: str) -> rehearsal.Failure:
+def _failure(failure: Failure, folder: str) -> rehearsal.FailureSummary:
     return msgspec.structs.replace(
-        _converted(failure, rehearsal.Failure),
+        _converted(failure, rehearsal.FailureSummary),
         user_frame=_frame(failure.innermost("user"), folder),
         library_frame=_frame(failure.innermost("library"), folder),
     )
 
 
-def _frame(frame: Frame | None, folder: str) -> divergence.Frame | None:
-    if frame is None:
-        return None
-    return divergence.Frame(seen_from(folder, frame.path), frame.line, frame.function, frame.text, frame.owner)
+def _frame(frame: Frame | None, folder: str) -> Frame | None:
+    return None if frame is None else msgspec.structs.replace(frame, path=seen_from(folder, frame.path))
 
 
 def _converted(value: object, kind: type[_T]) -> _T:

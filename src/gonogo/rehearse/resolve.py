@@ -15,18 +15,18 @@ from pathlib import Path
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.own_package import own_command
+from gonogo.evidence.launch.command_words import is_python, python_command, shortened, without_prefix
 from gonogo.evidence.launch.launchers import launcher_called
-from gonogo.evidence.launch.words import is_python, python_command, shortened, without_prefix
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.capture import captured
-from gonogo.rehearse.launch.environment import with_packages
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
 from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
+from gonogo.rehearse.launch.worker_environment import with_packages
 from gonogo.rehearse.path_access import not_all_known
-from gonogo.rehearse.shell.run import ScriptRun, is_script_call, run_script
+from gonogo.rehearse.shell.run_script import ScriptRun, is_script_call, run_script
 from gonogo.rehearse.shell.skipped_commands import skipped_commands
 from gonogo.rehearse.shell.unset_variables import unset_variables
 

@@ -280,12 +280,15 @@ class VirtualTensor(torch.Tensor):
         with torch.no_grad():
             new: Any = self.clone()
         memo[id(self)] = new
+        if isinstance(self, torch.nn.Parameter):  # torch's copies neither attributes nor gradient, as a tensor's does
+            new._is_param = True
+            new.requires_grad_(self.requires_grad)
+            VirtualTensor.virtual_mode.memory.recategorise(new.cell, "parameters")
+            return new
         new.__dict__.update(copy.deepcopy(self.__dict__, memo))
         new.requires_grad_(self.requires_grad)
         if self.grad is not None:
             new.grad = copy.deepcopy(self.grad, memo)
-        if isinstance(self, torch.nn.Parameter):
-            VirtualTensor.virtual_mode.memory.recategorise(new.cell, "parameters")
         return new
 
     def __reduce_ex__(self, protocol: Any) -> Any:

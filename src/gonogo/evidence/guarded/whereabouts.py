@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.evidence.frame import Frame
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Text
+from gonogo.finding.frame import Frame
 
 
 class Whereabouts(msgspec.Struct, frozen=True):

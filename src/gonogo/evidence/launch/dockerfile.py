@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gonogo.evidence.shell.run import ShellCommand, read_shell
+from gonogo.evidence.shell.script_commands import ShellCommand, read_shell
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place, SourceFile

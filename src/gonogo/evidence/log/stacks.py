@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gonogo.evidence.frame import Frame
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.patterns import compiled_when_used
+from gonogo.finding.frame import Frame
 
 _PROCESS = compiled_when_used(r"^Process (\d+): (.*)")
 _THREAD = compiled_when_used(r'^Thread (?:0x)?[\da-fA-F]+ \([^)]*\)(?:: "([^"]*)")?')

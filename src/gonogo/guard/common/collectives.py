@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import CodeType, ModuleType
 from typing import Any
 
-from gonogo.evidence.frame import Frame
 from gonogo.evidence.guarded.records import CalledCollective, Phase, Queue
+from gonogo.finding.frame import Frame
 from gonogo.guard.common.faults import fault, off
 from gonogo.guard.common.frames import GONOGO, frame_of
 

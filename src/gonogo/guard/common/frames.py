@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Any
 
-from gonogo.evidence.frame import Frame, Owner
 from gonogo.evidence.guarded.records import Thread
+from gonogo.finding.frame import Frame, Owner
 
 GONOGO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
 _STDLIB = tuple(

@@ -1,7 +1,6 @@
 import os
 
 from gonogo.evidence.dumps.collective_mismatch import find_mismatch
-from gonogo.evidence.frame import Frame
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import interrupted
 from gonogo.evidence.guarded.standstill import Standstill, standstill
@@ -11,6 +10,7 @@ from gonogo.evidence.log.ras import behind
 from gonogo.evidence.log.stacks import Stack, stacks_in
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.failures import places
+from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern, Severity, Span, Text

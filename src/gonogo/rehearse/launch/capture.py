@@ -19,7 +19,7 @@ import msgspec
 from gonogo.confinement.confinement import raise_if_ended
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
 from gonogo.confinement.world import World
-from gonogo.evidence.launch.words import shortened
+from gonogo.evidence.launch.command_words import shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed

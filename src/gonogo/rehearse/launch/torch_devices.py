@@ -61,7 +61,7 @@ def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         patches = Patches()
         stack.callback(patches.undo)
-        torchvision.install(patches)
+        torchvision.install(patches, lambda what: None)
         if surroundings.device_type == "cuda":
             for name, answer in answers.items():
                 stack.enter_context(patch.object(torch.cuda, name, answer))

@@ -13,7 +13,7 @@ from types import TracebackType
 
 import msgspec
 
-from gonogo.evidence.rehearsal.divergence import Divergence
+from gonogo.finding.divergence import Divergence
 from gonogo.rehearse.progress import RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.comparison import Comparison

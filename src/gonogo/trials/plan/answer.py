@@ -175,10 +175,10 @@ def planned_for(request: PlanRequest, facts: Facts, global_batch: int, **found: 
     )
 
 
-def planned_strategy(choice: Choice, request: PlanRequest, fastest: Choice | None) -> planned.Strategy:
+def planned_strategy(choice: Choice, request: PlanRequest, fastest: Choice | None) -> planned.StrategySummary:
     """A strategy. ``fastest``: what it is compared with, if with any."""
     strategy = choice.strategy
-    return planned.Strategy(
+    return planned.StrategySummary(
         strategy=strategy.label.en,
         strategy_zh=strategy.label.zh,
         zero_stage=strategy.family.zero,

@@ -54,9 +54,9 @@ def _planned(solved: Solved) -> planned.Plan:
     )
 
 
-def _solution(solution: Solution) -> planned.Solution:
+def _solution(solution: Solution) -> planned.SolutionSummary:
     machine = solution.request.machine
-    return planned.Solution(
+    return planned.SolutionSummary(
         **asdict(planned_strategy(solution.choice, solution.request, None)),
         solved=solution.value,
         at_limit=solution.at_limit,

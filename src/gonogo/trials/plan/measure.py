@@ -16,8 +16,8 @@ import msgspec
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted, write_shared
-from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.launch.worker_environment import fixed_environment
 from gonogo.trials.plan.cache import cached, keep, key_of
 from gonogo.trials.plan.choice import BANDS, capacity_of
 from gonogo.trials.plan.launch_files.arguments import learning_rate, options, task_arguments, training_arguments

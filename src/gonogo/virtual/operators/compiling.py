@@ -85,3 +85,26 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
 
     patches.set(torch, "compile", compile_)
     return patches.undo
+
+
+def install_scripting() -> Callable[[], None]:
+    """``torch.jit.script`` of a function or class: it is run as the Python that it is, with the same operators.
+
+    Modules are still compiled: what is saved of them has to be. TorchScript knows torch's functions by their identity:
+    it is told of those that stand replaced here, of torch's own namespaces; what is written in Python further down may
+    call others, which it would refuse.
+
+    Leave functions and classes uncompiled; returns the undo.
+    """
+    patches = Patches()
+    script = torch.jit.script
+
+    @functools.wraps(script)
+    def script_(obj: Any, *args: Any, **options: Any) -> Any:
+        if inspect.isfunction(obj) or (inspect.isclass(obj) and not issubclass(obj, torch.nn.Module)):
+            return obj  # of a class, `script` returns the class itself, too
+        private.know_replaced_when_scripting()
+        return script(obj, *args, **options)
+
+    patches.set(torch.jit, "script", script_)
+    return patches.undo

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.evidence.frame import Frame
+from gonogo.finding.frame import Frame
 
 End = Literal["completed", "enough", "raised", "unsupported", "killed", "stopped"]
 """How a rank ended; ``enough``: gonogo stopped it after the steps asked for, ``stopped``: the exchange did."""

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gonogo.evidence.launch.words import is_python, python_command, shortened
+from gonogo.evidence.launch.command_words import is_python, python_command, shortened
 from gonogo.evidence.paths import opened
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind
 from gonogo.rehearse.launch.launchers import LauncherRefused, Started
