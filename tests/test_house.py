@@ -28,6 +28,7 @@ PAIRS = [
     ("docs/prepare.md", "docs/prepare.zh-CN.md"),
     ("docs/run.md", "docs/run.zh-CN.md"),
     ("docs/diagnose.md", "docs/diagnose.zh-CN.md"),
+    ("docs/reader.md", "docs/reader.zh-CN.md"),
     ("docs/env.md", "docs/env.zh-CN.md"),
     ("docs/confinement.md", "docs/confinement.zh-CN.md"),
     ("docs/check.md", "docs/check.zh-CN.md"),
@@ -254,7 +255,7 @@ MODULES = {"google_re2": "re2", "pyyaml": "yaml"}
 STOOD_IN = {"flash_attn", "flash_attn_2_cuda", "xformers"}
 # What extras of their own bring, and a sentence asks for where it is missing.
 OPTIONAL = {"PIL", "uv", "pyarrow", "mcp", "pygls", "lsprotocol", "anyio", "pydantic", "typing_extensions", "IPython"}
-OPTIONAL |= {"starlette", "uvicorn"}
+OPTIONAL |= {"starlette", "uvicorn", "openai"}
 
 
 def imports_of(path: Path) -> set[str]:

@@ -24,7 +24,7 @@ from ports import free_port
 from gonogo.cli.mcp.server import LIMIT, cut
 from gonogo.cli.schemas.report import report_schema
 
-TOOLS = {"check", "rehearse", "diagnose", "plan", "cure", "explain", "hazards", "job"}
+TOOLS = {"check", "prepare", "rehearse", "diagnose", "plan", "cure", "explain", "hazards", "job"}
 BROKEN = '{"zero_optimization": {"stage": 9}}'
 
 
@@ -129,7 +129,12 @@ def test_what_is_hostile_is_refused_in_words(project: Path) -> None:
         ("check", {"paths": 3}, "paths"),
         ("check", {"language": "fr"}, "language"),
         ("diagnose", {"logs": ["-"]}, "./-"),
-        ("diagnose", {"logs": []}, "logs"),
+        ("diagnose", {"logs": []}, "either logs"),
+        ("diagnose", {"logs": ["train.log"], "text": "Killed"}, "either logs"),
+        ("diagnose", {"text": "x" * 5_000_000}, "text"),
+        ("check", {"command": f"cd x && cat {outside}"}, "outside the allowed folders"),
+        ("check", {"command": "bash 'launch.sh"}, "quote that is not closed"),
+        ("prepare", {"command": ""}, "no command"),
         ("plan", {"model": "--write=/tmp"}, "--write"),
         ("plan", {"model": "none/such"}, "none/such"),
         ("rehearse", {"command": []}, "no command"),

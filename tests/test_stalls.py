@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from gonogo.diagnose.findings import diagnose
+from gonogo.evidence.log.exit_summary import exits, first_failure
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.stall import stall_of
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty
-from gonogo.hazards.facts.exit_summary import exits, first_failure
 
 WORK = "[Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL({work}, Timeout(ms)=600000) ran for 600027"
 

@@ -21,6 +21,7 @@ from typer.models import CommandInfo
 from gonogo._version import __version__
 from gonogo.cli.bisect import bisect
 from gonogo.cli.check import check
+from gonogo.cli.command_words import words_of
 from gonogo.cli.cure import cure
 from gonogo.cli.env import env
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
@@ -169,7 +170,7 @@ def rehearse(
         from gonogo.rehearse.synthetic import Synthetic
 
         synthetic = Synthetic(synthetic_batch, deepspeed, seq_len, micro_batch, gradient_checkpointing)
-        command = synthetic.command(command, gpus, nodes, steps)
+        command = words_of(synthetic.command(command, gpus, nodes, steps) or [])
         if not command:
             raise UserError(
                 Text(
@@ -243,7 +244,48 @@ def diagnose(
         Path | None,
         typer.Option(metavar="FILE", help="Package versions of the run: requirements, pip freeze, or JSON."),
     ] = None,
-    format_: Format = "text",
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="text|json|markdown|html|sarif|github|junit|pack",
+            help="Format of the report; pack: the evidence in at most 6,000 tokens, for a person, a coding agent or a "
+            "language model, without anything private.",
+        ),
+    ] = "text",
+    with_pack: Annotated[
+        bool, typer.Option("--with-pack", help="With --format json: include the evidence of --format pack.")
+    ] = False,
+    upstream: Annotated[
+        bool,
+        typer.Option(
+            "--upstream",
+            help="Also fetch other releases of the failing package from the index, and say in which a name, an "
+            "argument or the line that raised came or went. Nothing of them is run.",
+        ),
+    ] = False,
+    reader: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Also let this language model read the evidence (--format pack), and check what it says. It shows "
+            "what will be sent and asks, the first time for each server.",
+        ),
+    ] = None,
+    reader_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The server of --reader, of any kind that speaks OpenAI's protocol: http://127.0.0.1:8000/v1. "
+            "Default: OPENAI_BASE_URL, else OpenAI's own.",
+        ),
+    ] = None,
+    reader_timeout: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Give up on the model's answer after this time.")
+    ] = 120.0,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --reader: send the evidence without asking.")] = False,
+    gpus: Gpus = None,
+    host_memory: HostMemory = None,
     output: Output = None,
     open_: Open = False,
     lang: Lang = None,
@@ -261,11 +303,19 @@ def diagnose(
     with exit_statuses(language):
         import sys
 
-        from gonogo.report import known_format
+        from gonogo.report import PACK, known_format
         from gonogo.report.output import check_writable, publish
 
-        known_format(format_)
+        known_format(format_, PACK)
         check_writable(output)
+        server = None
+        if reader is not None:
+            from gonogo.diagnose.reader.client import Server
+
+            server = Server(reader, reader_url, reader_timeout)
+            server.check()
+        elif reader_url is not None:
+            raise UserError(Text("--reader-url needs --reader MODEL", "--reader-url 需要同时给出 --reader MODEL"))
         logs, command = before_and_after(logs or [])
         if not logs:
             if sys.stdin.isatty():
@@ -277,10 +327,10 @@ def diagnose(
                 )
             logs = ["-"]
         from gonogo.cli.reading_progress import reading_display
-        from gonogo.diagnose.findings import diagnose as diagnose_logs
+        from gonogo.diagnose.findings import read_failure
 
         with reading_display(logs, language) as on_bytes:
-            report = diagnose_logs(
+            failure = read_failure(
                 logs,
                 deepspeed_config=deepspeed_config,
                 launch=launch,
@@ -290,6 +340,20 @@ def diagnose(
                 project=project,
                 on_bytes=on_bytes,
             )
+            report = failure.report()
+        if upstream:
+            from gonogo.cli.reader import with_upstream
+
+            report = with_upstream(failure, report, language)
+        if with_pack or format_ == PACK:
+            from gonogo.cli.reader import with_pack_of
+
+            report = with_pack_of(failure, report, language)
+        if server is not None:
+            from gonogo.cli.reader import Asked, with_reading
+
+            asked = Asked(server, yes, command, gpus, host_memory, environment, language)
+            report = with_reading(failure, report, asked)
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
 

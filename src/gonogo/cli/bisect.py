@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gonogo.cli.command_words import words_of
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.options import (
     AsOf,
@@ -25,6 +26,7 @@ from gonogo.cli.options import (
     Ranks,
     Steps,
     Unconfined,
+    Upstream,
     Yes,
 )
 from gonogo.finding import Text
@@ -63,6 +65,7 @@ def bisect(
     keep: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, one folder per release.")
     ] = None,
+    upstream: Upstream = False,
     no_cache: NoCache = False,
     unconfined: Unconfined = False,
     format_: Format = "text",
@@ -85,6 +88,7 @@ def bisect(
 
         known_format(format_)
         check_writable(output)
+        command = words_of(command or [])
         if not command:
             raise UserError(
                 Text(
@@ -121,7 +125,11 @@ def bisect(
             env=tuple(env or ()),
         )
         request = BisectRequest(
-            _required("--package", package), _required("--good", good), _required("--bad", bad), unpacked(rehearsal)
+            _required("--package", package),
+            _required("--good", good),
+            _required("--bad", bad),
+            unpacked(rehearsal),
+            upstream,
         )
         with live_display(language) as on_progress:
             found = run_bisection(request, _rehearsed, on_progress)

@@ -8,8 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gonogo.cli.command_words import words_of
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
-from gonogo.cli.options import Command, Env, Format, Gpus, HostMemory, Lang, Nodes, Open, Output, Steps, Unconfined, Yes
+from gonogo.cli.options import (
+    Command,
+    Env,
+    Format,
+    Gpus,
+    HostMemory,
+    Lang,
+    Nodes,
+    Open,
+    Output,
+    Steps,
+    Unconfined,
+    Upstream,
+    Yes,
+)
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -61,6 +76,7 @@ def cure(
             help="Allow changes that affect training results: global batch, learning rate, precision, sequence length.",
         ),
     ] = False,
+    upstream: Upstream = False,
     output_patch: Annotated[Path, typer.Option(metavar="FILE", help="File to write the patch to.")] = Path(
         "cure.patch"
     ),
@@ -86,6 +102,7 @@ def cure(
 
         known_format(format_)
         check_writable(output)
+        command = words_of(command or [])
         if not command:
             raise UserError(
                 Text(
@@ -121,6 +138,7 @@ def cure(
             own_ranks=ranks is None,
             budget=budget,
             allow_training_changes=allow_training_changes,
+            upstream=upstream,
             patch_file=str(output_patch),
         )
         with scratch_folder() as scratch, live_display(language) as on_progress:

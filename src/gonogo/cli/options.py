@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from gonogo.cli.command_words import words_of
+
 Format = Annotated[
     str, typer.Option("--format", metavar="text|json|markdown|html|sarif|github|junit", help="Format of the report.")
 ]
@@ -44,6 +46,15 @@ Unconfined = Annotated[
     typer.Option(
         "--unconfined",
         help="Run without confinement: programs can reach your files and the network. Noted in each report.",
+    ),
+]
+
+Upstream = Annotated[
+    bool,
+    typer.Option(
+        "--upstream",
+        help="Fetch other releases of the failing package from the index, compare them by symbol, and try first where "
+        "what failed changed. Nothing of the archives is run.",
     ),
 ]
 
@@ -122,4 +133,4 @@ def before_and_after(words: list[str]) -> tuple[list[str], list[str]]:
     if "--" not in typed:
         return words, []
     after = typed[typed.index("--") + 1 :]
-    return words[: len(words) - len(after)], after
+    return words[: len(words) - len(after)], words_of(after)

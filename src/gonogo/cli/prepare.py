@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gonogo.cli.command_words import words_of
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import AsOf, Command, Env, Gpus, InEnvironment, Lang, Output, Unconfined, Yes
 from gonogo.finding import Text, Verdict
@@ -86,6 +87,7 @@ def prepare(
             done = prepare_models(model, write=not list_)
             publish(done)
             raise SystemExit((Verdict.GO if done.complete else Verdict.CANNOT_TELL).exit_status)
+        command = words_of(command or [])
         if not command:
             raise UserError(
                 Text(

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
+from gonogo.diagnose.answer import answer_of
+from gonogo.diagnose.clues.join import clues_of
 from gonogo.diagnose.with_files import require_folder, setup_with, with_files
+from gonogo.evidence.failure.facts import failure_facts
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
-from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, verdict_of
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, verdict_of
+from gonogo.finding.answer import Clue
+from gonogo.finding.failure import FailureFacts
 from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.log_findings import CONFIDENT, explains, findings_in_log
@@ -28,6 +33,18 @@ if TYPE_CHECKING:  # loaded where a log asks for it
     from gonogo.finding.similar import SimilarThread
 
 
+class Failure(NamedTuple):
+    """Logs that were read, and the files of the run where those were read too."""
+
+    log: FailureLog
+    files: StaticFindings
+    skipped: tuple[Skipped, ...]
+
+    def report(self) -> Report:
+        """What is found in it."""
+        return report_of(self.log, self.skipped, self.files)
+
+
 def diagnose(
     logs: Sequence[str],
     *,
@@ -39,7 +56,31 @@ def diagnose(
     project: Path | None = None,
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> Report:
-    """Why the run died whose logs these are (paths, folders, ``-`` for stdin).
+    """Why the run died whose logs these are: :func:`read_failure`, and what is found in it."""
+    return read_failure(
+        logs,
+        deepspeed_config=deepspeed_config,
+        launch=launch,
+        script=script,
+        environment=environment,
+        command=command,
+        project=project,
+        on_bytes=on_bytes,
+    ).report()
+
+
+def read_failure(
+    logs: Sequence[str],
+    *,
+    deepspeed_config: Path | None = None,
+    launch: Path | None = None,
+    script: Path | None = None,
+    environment: Path | None = None,
+    command: Sequence[str] = (),
+    project: Path | None = None,
+    on_bytes: Callable[[int], None] = lambda count: None,
+) -> Failure:
+    """The logs of a run that has died (paths, folders, ``-`` for stdin), and its files.
 
     ``command`` is what launched it, ``project`` the folder of its files: they are read as ``gonogo check`` reads them,
     but for the packages of this Python. ``on_bytes`` hears how much more was read. Raises UserError for a file that
@@ -55,7 +96,7 @@ def diagnose(
         setup = setup_with(setup, files)
     opened, skipped = sources(list(logs))
     log = read_logs(opened, _words(), setup, on_bytes)
-    return report_of(log, tuple(skipped), files)
+    return Failure(log, files, tuple(skipped))
 
 
 def _words() -> Iterator[str]:
@@ -66,7 +107,9 @@ def _words() -> Iterator[str]:
 
 def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticFindings = NO_STATIC_FINDINGS) -> Report:
     """The report on logs that were read, and on the files of the run where those were read too."""
-    logged = findings_in_log(log)
+    facts_of_failure = failure_facts(log)
+    clues = clues_of(log, facts_of_failure)
+    logged = not_contradicted(findings_in_log(log), clues)
     findings = with_files(log, logged, files)
     benign = bool(logged) and all(finding.severity is Severity.NOTE for finding in logged)
     complete = benign and not any(error.role is Role.ROOT for error in log.errors)
@@ -77,16 +120,26 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
             )
             why = Text("too many: only the first and the last were read", "数量过多：只看了最前和最后的部分")
             skipped = (*skipped, Skipped(what, why))
+    answer = None if complete else answer_of(facts_of_failure, clues, findings, log.setup.version_texts)
     return Report(
         "diagnose",
-        verdict_of(findings, complete=complete),
+        Verdict.NO_GO if answer is not None and answer.sure else verdict_of(findings, complete=complete),
         findings,
         covered=(*_covered(log), *files.covered),
         skipped=(*skipped, *files.skipped),
         log=_logs(log, findings),
         notes=_notes(log, findings),
         similar=_similar(log, findings, complete=complete),
+        answer=answer,
+        clues=clues,
+        failure=facts_of_failure if facts_of_failure != FailureFacts() else None,
     )
+
+
+def not_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> tuple[Finding, ...]:
+    """The findings without those that a clue speaks against."""
+    against = {name for clue in clues for name in clue.against}
+    return tuple(finding for finding in findings if finding.hazard not in against)
 
 
 def _similar(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:

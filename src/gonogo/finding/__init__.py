@@ -11,13 +11,17 @@ from gonogo.finding.text import Text as Text
 
 if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
+    from gonogo.finding.answer import Answer, Clue
     from gonogo.finding.bisection import Bisection
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
+    from gonogo.finding.failure import FailureFacts
     from gonogo.finding.guarded_run import GuardedRunSummary
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
     from gonogo.finding.rehearsal import Rehearsal
+    from gonogo.finding.second_opinion.reading import Reading
+    from gonogo.finding.second_opinion.upstream import UpstreamFact
     from gonogo.finding.similar import SimilarThread
 
 
@@ -155,6 +159,18 @@ class Report(msgspec.Struct, frozen=True):
     notes: tuple[Text, ...] = ()
     similar: tuple[SimilarThread, ...] = ()
     """Public threads that look like a log whose cause is not certain, most alike first."""
+    upstream: tuple[UpstreamFact, ...] = ()
+    """What other releases of the failing package show, where they were asked."""
+    reading: Reading | None = None
+    """What a language model made of it, where one was asked."""
+    pack: str = ""
+    """The evidence of a failure for a reader, where it was asked for."""
+    answer: Answer | None = None
+    """One sentence on a log: why it failed, where, and what to change."""
+    clues: tuple[Clue, ...] = ()
+    """What speaks for it: facts of the log joined with each other and with the run's settings."""
+    failure: FailureFacts | None = None
+    """What a log tells of the failure, taken apart; None where it tells of none."""
 
 
 _ORDER_OF_CERTAINTY = {Certainty.CERTAIN: 0, Certainty.LIKELY: 1, Certainty.POSSIBLE: 2}

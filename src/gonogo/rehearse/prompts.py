@@ -46,15 +46,16 @@ def print_lines(lines: Sequence[Text]) -> None:
             print(prefix + _printable(line.in_language(language)), file=sys.stderr, flush=True)
 
 
-def ask(lines: Sequence[Text], question: Text) -> bool | None:
-    """Whether the user says yes, or only presses Enter; None where nobody sits at a terminal."""
+def ask(lines: Sequence[Text], question: Text, *, default: bool = True) -> bool | None:
+    """Whether the user says yes; ``default`` where only Enter is pressed; None where nobody sits at a terminal."""
     if os.environ.get(PROGRESS) == PROGRESS_LINES or not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
         return None
     with _quiet():
         print_lines(lines)
         print(question.in_language(_language()), end="", file=sys.stderr, flush=True)
         answer = sys.stdin.readline()
-    return answer.strip().lower() in ("", "y", "yes", "是", "好") if answer else False
+    said = answer.strip().lower()
+    return said in ("y", "yes", "是", "好") or (said == "" and answer != "" and default)
 
 
 def _language() -> str:

@@ -13,15 +13,17 @@ from gonogo.finding.errors import UserError
 PAGE_FORMATS = ("text", "json", "markdown")
 """Those that a page (``explain``, ``hazards``) is written in too."""
 FORMATS = (*PAGE_FORMATS, "html", "sarif", "github", "junit")
+PACK = "pack"
+"""What ``diagnose`` can write besides: the evidence for a reader."""
 WIDTH_OF_A_FILE = 100
 
 
-def known_format(name: str) -> str:
-    """The name, if there is a renderer for it. Raises UserError that names those there are."""
-    if name not in FORMATS:
+def known_format(name: str, *more: str) -> str:
+    """The name, if there is a renderer for it, or it is one of ``more``. Raises UserError that names them."""
+    if name not in (known := (*FORMATS, *more)):
         raise UserError(
             Text("--format {name}: must be one of {known}", "--format {name}：可选 {known}").format(
-                name=repr(name), known=", ".join(FORMATS)
+                name=repr(name), known=", ".join(known)
             )
         )
     return name
@@ -45,8 +47,12 @@ def render(report: Report, format_name: str, language: str) -> str:
     Raises UserError for an unknown format.
     """
 
-    known_format(format_name)
+    known_format(format_name, PACK)
     report = without_secrets(report)
+    if format_name == PACK:
+        from gonogo.report.untrusted import clean
+
+        return clean(report.pack)
     if format_name == "json":
         from gonogo.report.json_ import to_json
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gonogo.finding import Finding, Report, Severity
 from gonogo.report.annotation import annotation_text, from_root, is_stream, level_of
 from gonogo.report.similar import thread_line
+from gonogo.report.trials.reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, word
 
@@ -26,6 +27,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield _command("notice", {"title": word("skipped", language)}, f"{what}{colon(language)}{why}")
     for thread in report.similar:
         yield _command("notice", {"title": word("similar", language)}, thread_line(thread, language))
+    for line in reader_lines(report, language):
+        yield _command("notice", {"title": word("read", language)}, line)
     parts = [report.verdict.value, counted(report, language)]
     comma = "，" if language == "zh" else ", "
     yield f"gonogo {clean_line(report.command)}{colon(language)}{comma.join(part for part in parts if part)}"

@@ -43,8 +43,32 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
             for skipped in report.skipped
         ],
         "notes": [text.in_language(language) for text in report.notes],
+        **(_of_log(report, language) if report.log is not None else {}),
         **({"similar": [_thread_object(one, language) for one in report.similar]} if report.log is not None else {}),
+        **({"upstream": msgspec.to_builtins(report.upstream)} if report.upstream else {}),
+        **({"pack": report.pack} if report.pack else {}),
         **{name: value for name, value in _seen(report).items() if value is not None},
+    }
+
+
+def _of_log(report: Report, language: str) -> dict[str, Any]:
+    """What is said first of a log, and the clues to it."""
+    answer = report.answer
+    return {
+        "answer": {
+            "text": answer.sentence.in_language(language),
+            "because": answer.because.in_language(language),
+            "at": answer.at.in_language(language) if answer.at is not None else None,
+            "change": answer.change.in_language(language) if answer.change is not None else None,
+            "sure": answer.sure,
+            "hazard": answer.hazard or None,
+        }
+        if answer is not None
+        else None,
+        "clues": [
+            {"text": clue.text.in_language(language), "places": msgspec.to_builtins(clue.places)}
+            for clue in report.clues
+        ],
     }
 
 
@@ -56,9 +80,11 @@ def _seen(report: Report) -> dict[str, Any]:
         "rehearsal": rehearsal,
         "plan": _without(msgspec.to_builtins(report.plan), "files"),
         "log": _without(msgspec.to_builtins(report.log), "excerpts", "ends"),
+        "failure": msgspec.to_builtins(report.failure),
         "environment": report.environment.to_json() if report.environment is not None else None,
         "bisection": msgspec.to_builtins(report.bisection),
         "cure": msgspec.to_builtins(report.cure),
+        "reading": msgspec.to_builtins(report.reading),
         "guarded_run": _without(msgspec.to_builtins(report.guarded_run), "over_time"),
     }
 

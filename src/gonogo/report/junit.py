@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from gonogo.finding import Finding, Report, Severity, Verdict
 from gonogo.report.annotation import annotation_text, from_root, is_stream, level_of
 from gonogo.report.similar import thread_line
+from gonogo.report.trials.reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import word
 
@@ -33,6 +34,7 @@ def to_junit(report: Report, language: str) -> str:
         case = _case(suite, names, report.command, word("verdict", language))
         ElementTree.SubElement(case, "skipped", {"message": report.verdict.value})
     said = [text.in_language(language) for text in report.notes]
+    said += reader_lines(report, language)
     if report.similar:
         said += [word("similar", language), *(thread_line(thread, language) for thread in report.similar)]
     if said:

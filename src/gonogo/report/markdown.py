@@ -14,8 +14,9 @@ from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
+from gonogo.report.trials.reading import reader_sections
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import colon, how_to_apply, word
+from gonogo.report.words import colon, how_to_apply, said_of, word
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&@])")
 
@@ -48,6 +49,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
     yield f"## gonogo {_plain(report.command)}: {report.verdict.value}"
     if summary := summary_of(report, language):
         yield from ("", _plain(summary))
+    if report.answer is not None:
+        yield from ("", f"**{_plain(report.answer.sentence.in_language(language))}**")
     for note in notes_of(report):
         yield from ("", _plain(note.in_language(language)))
     for table in head_tables_of(report, language):
@@ -60,15 +63,18 @@ def _lines(report: Report, language: str) -> Iterator[str]:
             yield from (f"- {_plain(place)}" for place in alike.places(language))
     if rest is not None:
         yield from ("", _plain(rest.in_language(language)))
+    if report.clues:
+        yield from ("", f"### {word('clues', language)}", "")
+        yield from (f"- {_plain(said_of(clue, language))}" for clue in report.clues)
     if report.similar:
         yield from ("", f"### {word('similar', language)}", "")
         yield from (_thread_line(thread, language) for thread in report.similar)
-    if report.cure is not None:
-        for section in cure_sections(report.cure, language):
-            yield from ("", f"### {_plain(section.title)}", "")
-            yield from (f"- {_plain(sentence)}" for sentence in section.said)
-            if section.diff:
-                yield from _block(section.diff, "diff")
+    cured = cure_sections(report.cure, language) if report.cure is not None else ()
+    for section in (*cured, *reader_sections(report, language)):
+        yield from ("", f"### {_plain(section.title)}", "")
+        yield from (f"- {_plain(sentence)}" for sentence in section.said)
+        if section.diff:
+            yield from _block(section.diff, "diff")
     for table in tables_of(report, language):
         yield from _table_lines(table)
     if report.plan is not None:

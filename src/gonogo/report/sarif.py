@@ -15,6 +15,7 @@ from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
 from gonogo.report.annotation import annotation_text, from_root, level_of
 from gonogo.report.json_ import document
 from gonogo.report.similar import thread_line
+from gonogo.report.trials.reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon
 
@@ -99,6 +100,7 @@ def _invocation(report: Report, language: str) -> dict[str, Any]:
     notes = [("note", clean(text.in_language(language))) for text in report.notes]
     notes += [("skipped", _skipped_text(skipped, language)) for skipped in report.skipped]
     notes += [("similar", thread_line(thread, language)) for thread in report.similar]
+    notes += [("note", clean(line)) for line in reader_lines(report, language)]
     return {
         "executionSuccessful": True,
         "exitCode": report.verdict.exit_status,

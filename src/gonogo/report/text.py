@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
 from gonogo.finding.alike import Alike
 from gonogo.finding.condensed import findings_of, notes_of, skipped_of
-from gonogo.finding.cured import Cure
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
-from gonogo.report.trials.cure import cure_sections
+from gonogo.report.trials.cure import Section, cure_sections
 from gonogo.report.trials.plan_text import print_plan
+from gonogo.report.trials.reading import reader_sections
 from gonogo.report.untrusted import clean, clean_line
-from gonogo.report.words import colon, counted, how_to_apply, word
+from gonogo.report.words import colon, counted, how_to_apply, said_of, word
 
 _SCREEN = 3
 """Findings in full that fit a screen."""
@@ -42,6 +44,11 @@ def print_report(report: Report, page: Page, language: str) -> None:
         _print_finding(finding, page, language, advise=advice not in advised)
         _print_alike(alike, page, language)
         advised.add(advice)
+    if report.clues:
+        page.line()
+        page.line(Styled(f"{word('clues', language)}{colon(language).rstrip()}", "bold"))
+        for clue in report.clues:
+            page.line(Styled(f"- {clean_line(said_of(clue, language))}"), indent=2)
     if others := [one.finding for one in found[in_full:]]:
         page.line()
         page.line(Styled(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
@@ -53,7 +60,8 @@ def print_report(report: Report, page: Page, language: str) -> None:
     if report.similar:
         _print_similar(report.similar, page, language)
     if report.cure is not None:
-        _print_cure(report.cure, page, language)
+        _print_sections(cure_sections(report.cure, language), page)
+    _print_sections(reader_sections(report, language), page)
     if report.plan is not None:
         print_plan(report.plan, page, language)
     else:
@@ -76,6 +84,8 @@ def _print_verdict(report: Report, page: Page, language: str) -> None:
         page.line(Styled(counts))
     if summary := summary_of(report, language):
         page.line(Styled(summary))
+    if report.answer is not None:
+        page.line(Styled(_say(report.answer.sentence, language), "bold"))
     for note in notes_of(report):
         page.line(Styled(_say(note, language)))
 
@@ -161,8 +171,8 @@ def _print_diff(diff: str, page: Page) -> None:
         page.line(Styled(f"    {line}", colour), wrap=False)
 
 
-def _print_cure(cure: Cure, page: Page, language: str) -> None:
-    for section in cure_sections(cure, language):
+def _print_sections(sections: Iterable[Section], page: Page) -> None:
+    for section in sections:
         page.line()
         page.line(Styled(section.title, "bold"))
         for sentence in section.said:

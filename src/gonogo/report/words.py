@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Applicability, Fix, Level, Report, Text
+from gonogo.finding.answer import Clue
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES, size
 
 WORDS: dict[str, Text] = {
@@ -19,6 +20,7 @@ WORDS: dict[str, Text] = {
     "cause": Text("cause", "原因"),
     "help": Text("help", "解决办法"),
     "confirm": Text("how to confirm", "如何确认"),
+    "clues": Text("Clues", "线索"),
     "others": Text("Less likely", "可能性较小的"),
     "fix": Text("suggested fix", "修改"),
     "safe": Text("safe", "可自动应用"),
@@ -52,6 +54,7 @@ WORDS: dict[str, Text] = {
     "optimizer_class": Text("optimizer", "优化器"),
     "versions": Text("versions", "版本"),
     "similar": Text("Similar public threads (the cause may differ)", "相似的公开讨论（原因可能不同）"),
+    "read": Text("Further evidence", "进一步的证据"),
     "covered": Text("Covered", "已检查"),
     "skipped": Text("Not covered", "未检查"),
     "assumptions": Text("Assumptions (values that a rehearsal can't know)", "假设（排练中无法得知的值）"),
@@ -134,3 +137,15 @@ def colon(language: str) -> str:
 def size_or_unknown(count: int | None, language: str) -> str:
     """Bytes, or ``not stated`` for None."""
     return size(count) if count is not None else word("unknown", language)
+
+
+_MAX_PLACES = 3
+
+
+def said_of(clue: Clue, language: str) -> str:
+    """A clue as a line: ``rank 0 is in … (run.log:3)``."""
+    places = list(dict.fromkeys(f"{place.path}:{place.line}" for place in clue.places))[:_MAX_PLACES]
+    sentence = clue.text.in_language(language)
+    if not places:
+        return sentence
+    return f"{sentence}（{'，'.join(places)}）" if language == "zh" else f"{sentence} ({', '.join(places)})"

@@ -29,11 +29,12 @@ def mcp(
         str | None, typer.Option(metavar="PORT", help="Streamable HTTP on 127.0.0.1:PORT/mcp, instead of stdio.")
     ] = None,
     no_run: Annotated[
-        bool, typer.Option("--no-run", help="Disable rehearse and cure, which run programs that a client names.")
+        bool,
+        typer.Option("--no-run", help="Disable rehearse, cure and prepare, which run programs that a client names."),
     ] = False,
     lang: Lang = None,
 ) -> None:
-    """Serve check, rehearse, diagnose, plan, cure, explain and hazards to coding agents, as an MCP server.
+    """Serve check, prepare, rehearse, diagnose, plan, cure, explain and hazards to coding agents, as an MCP server.
 
     For instance: claude mcp add gonogo -- gonogo mcp --allow my_project/
 

@@ -9,22 +9,29 @@ import msgspec
 from gonogo.finding import Certainty, Level, Verdict
 from gonogo.finding.bisection import Bisection
 from gonogo.finding.cured import Cure
+from gonogo.finding.failure import FailureFacts
 from gonogo.finding.guarded_run import GuardedRunSummary
 from gonogo.finding.logs import Logs
 from gonogo.finding.planned import Plan
 from gonogo.finding.rehearsal import Rehearsal
+from gonogo.finding.second_opinion.reading import Reading
+from gonogo.finding.second_opinion.upstream import UpstreamFact
 from gonogo.report.json_ import SCHEMA
 
 _STRING: dict[str, Any] = {"type": "string"}
 _STRINGS: dict[str, Any] = {"type": "array", "items": _STRING}
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+_PLACES: dict[str, Any] = {"type": "array", "items": {"type": "object"}}
 _AS_BUILT = {
     "rehearsal": Rehearsal,
     "plan": Plan,
     "log": Logs,
+    "failure": FailureFacts,
     "bisection": Bisection,
     "cure": Cure,
     "guarded_run": GuardedRunSummary,
+    "reading": Reading,
+    "upstream": tuple[UpstreamFact, ...],
 }
 """Fields of a report that its JSON has as they are."""
 
@@ -52,7 +59,10 @@ def report_schema() -> dict[str, Any]:
             "skipped": {"type": "array", "items": _object({"what": _STRING, "why": _STRING})},
             "notes": _STRINGS,
             "similar": {"type": "array", "items": {"type": "object"}},
+            "answer": _or_null(_answer()),
+            "clues": {"type": "array", "items": _object({"text": _STRING, "places": _PLACES})},
             "environment": {"type": "object"},
+            "pack": _STRING,
             **dict(zip(_AS_BUILT, seen, strict=True)),
         },
         "$defs": {**definitions, "Finding": _finding()},
@@ -63,8 +73,13 @@ def short_report_schema() -> dict[str, Any]:
     """The same without references, where what was seen beside findings is no more than an object."""
     whole = report_schema()
     properties = {**whole["properties"], "findings": {"type": "array", "items": _finding()}}
-    seen = {name: {"type": "object"} for name in _AS_BUILT}
+    seen = {name: {"type": "array" if name == "upstream" else "object"} for name in _AS_BUILT}
     return {**_object({**properties, **seen}), "required": whole["required"]}
+
+
+def _answer() -> dict[str, Any]:
+    texts = {"text": _STRING, "because": _STRING, "at": _or_null(_STRING), "change": _or_null(_STRING)}
+    return _object({**texts, "sure": {"type": "boolean"}, "hazard": _or_null(_STRING)})
 
 
 def _finding() -> dict[str, Any]:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.dumps.flight_recorder import MAX_BYTES, FlightDump, flight_dump
-from gonogo.evidence.library import is_library
+from gonogo.evidence.log.code_owner import is_users
 from gonogo.evidence.log.line import MAX_LINE_LENGTH, LogLine, cleaned
 from gonogo.evidence.log.role import Role, is_advice, role_of
 from gonogo.evidence.log.sieve import Part
@@ -92,8 +92,8 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def users_frame(self) -> LogFrame | None:
-        """The innermost frame outside of installed packages and the standard library, or None."""
-        return next((frame for frame in reversed(self.frames) if not is_library(frame.path)), None)
+        """The innermost frame that is no package's, no known framework's clone's and not Python's own, or None."""
+        return next((frame for frame in reversed(self.frames) if is_users(frame.path)), None)
 
 
 class LineMatch(msgspec.Struct, frozen=True):

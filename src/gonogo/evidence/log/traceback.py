@@ -67,7 +67,8 @@ _LIKE_AN_EXCEPTION = compiled_when_used(r"\.\w+$|^[A-Z]\w*$")
 _SUFFIX = r"(?:Error|Exception|Interrupt|Exit|Failure|Timeout|Mismatch)"
 _BARE = compiled_when_used(
     r"^(?:E +)?((?:[A-Za-z_]\w{0,80}\.){0,8}_?[A-Z]\w{0,80}"
-    rf"{_SUFFIX}(?:\(\w+\))?|(?:[a-z_]\w{{0,80}}\.){{1,8}}Error|StopIteration)(?::(?: ?(.*))?)?$"
+    rf"{_SUFFIX}(?:\(\w+\))?|(?:[a-z_]\w{{0,80}}\.){{1,8}}(?:Error|(?:exc|exceptions|errors)\.[A-Z]\w{{0,80}})"
+    r"|StopIteration)(?::(?: ?(.*))?)?$"
 )
 _INLINE = compiled_when_used(
     r"(?:^|[^A-Za-z0-9_./-])((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception)): ?(\S.*)$"

@@ -1,7 +1,7 @@
+from gonogo.evidence.log.exit_summary import exits, first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, is_time_out, stall_of
-from gonogo.hazards.facts.exit_summary import exits, first_failure
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text
 
 _CONSEQUENCE = Pattern(

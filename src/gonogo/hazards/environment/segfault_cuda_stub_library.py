@@ -1,5 +1,5 @@
+from gonogo.evidence.log.exit_summary import exits
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
-from gonogo.hazards.facts.exit_summary import exits
 from gonogo.hazards.rule import Certainty, Environment, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 
 _STUB = Pattern(

@@ -1,12 +1,12 @@
 from gonogo.evidence.guarded.ends import roots, span_of_rank
 from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.exit_summary import exits, first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import stall_of
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
 from gonogo.finding.words import PHASES, size, sizes
-from gonogo.hazards.facts.exit_summary import exits, first_failure
 from gonogo.hazards.facts.trained_size import OffloadedStates, offloaded_states
 from gonogo.hazards.memory import _host_shortage as host
 from gonogo.hazards.rule import (

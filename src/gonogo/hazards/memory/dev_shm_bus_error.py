@@ -1,9 +1,9 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.exit_summary import exits
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.finding.words import size
-from gonogo.hazards.facts.exit_summary import exits
 from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_CURE, SHARED_MEMORY_FIX, small_shared_memory
 from gonogo.hazards.rule import (
     Certainty,

@@ -133,10 +133,10 @@ def _subfolder(fragment: str) -> str:
 # -- over the network
 
 
-def download(url: str, file: Path, *, own: bool) -> None:
+def download(url: str, file: Path, *, own: bool, most: int = _MAX_BYTES, accept: str = "*/*") -> None:
     """Write what an address holds. ``own``: it is of the user's index, whose credentials it may have.
 
-    Raises NoSource.
+    ``most`` is how many bytes it may be, ``accept`` which kinds of content are asked for. Raises NoSource.
     """
     parts = urllib.parse.urlsplit(url)
     if parts.scheme == "file" and own:
@@ -149,7 +149,9 @@ def download(url: str, file: Path, *, own: bool) -> None:
         raise NoSource(f"{shown(url)}: only http and https are fetched")
     host = parts.hostname or ""
     bare = urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    request = urllib.request.Request(bare, headers={"User-Agent": "gonogo", "Accept-Encoding": "identity"})
+    request = urllib.request.Request(
+        bare, headers={"User-Agent": "gonogo", "Accept": accept, "Accept-Encoding": "identity"}
+    )
     if credentials := _in_address(url) or (_credentials(host) if own else None):
         word = base64.b64encode(":".join(credentials).encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {word}")
@@ -161,7 +163,7 @@ def download(url: str, file: Path, *, own: bool) -> None:
             while block := answer.read(_BLOCK):
                 written += len(block)
                 target.write(block)
-                if written > _MAX_BYTES or time.monotonic() - started > _DOWNLOAD_TIMEOUT:
+                if written > most or time.monotonic() - started > _DOWNLOAD_TIMEOUT:
                     raise NoSource(f"{shown(url)}: too large, or too slow ({written >> 20} MiB so far)")
     except (OSError, ValueError, urllib.error.URLError) as error:
         raise NoSource(f"{shown(url)}: {getattr(error, 'reason', None) or error}") from None

@@ -24,7 +24,8 @@ from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
-from gonogo.report.words import colon, counted, word
+from gonogo.report.trials.reading import reader_sections
+from gonogo.report.words import colon, counted, said_of, word
 
 _TITLE = Text("{package}, release by release", "{package} 的各个版本")
 _JUDGED = {"good": Text("good", "好"), "bad": Text("bad", "坏"), "skipped": Text("skipped", "跳过")}
@@ -60,14 +61,17 @@ def sections(report: Report, language: str) -> Iterator[str]:
         yield element("section", *found, klass="findings")
     for table in head_tables_of(report, language):
         yield _table(table)
+    if report.clues:
+        listed = element("ul", *(element("li", prose(said_of(clue, language))) for clue in report.clues))
+        yield element("section", heading(2, word("clues", language)), listed)
     if report.similar:
         threads = (_thread(thread, language) for thread in report.similar)
         yield element("section", heading(2, word("similar", language)), element("ul", *threads))
-    if report.cure is not None:
-        for section in cure_sections(report.cure, language):
-            said = (element("li", text(sentence)) for sentence in section.said)
-            parts = [heading(2, section.title), element("ul", *said)]
-            yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
+    cured = cure_sections(report.cure, language) if report.cure is not None else ()
+    for section in (*cured, *reader_sections(report, language)):
+        said = (element("li", text(sentence)) for sentence in section.said)
+        parts = [heading(2, section.title), *([element("ul", *said)] if section.said else [])]
+        yield element("section", *parts, *([diff_markup(section.diff, language)] if section.diff else []))
     if report.rehearsal is not None and report.rehearsal.divergence is not None:
         yield lanes(report.rehearsal.divergence, language)
     yield from _charts(report, language)
@@ -112,6 +116,8 @@ def _head(report: Report, language: str) -> Iterator[str]:
     for line in (counted(report, language), summary_of(report, language)):
         if line:
             yield element("p", text(line))
+    if report.answer is not None:
+        yield element("p", prose(report.answer.sentence.in_language(language)), klass="answer")
     for note in notes_of(report):
         yield element("p", prose(note.in_language(language)), klass="remark")
 

@@ -1,1 +1,1 @@
-"""What takes many rehearsals, as reports show it: plans and cures."""
+"""What takes rehearsals or other releases, as reports show it: plans, cures, what a model proposed."""

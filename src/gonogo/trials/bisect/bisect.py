@@ -31,6 +31,8 @@ class BisectRequest:
     good: str
     bad: str
     rehearsal: RehearsalRequest
+    upstream: bool = False
+    """Whether releases are compared by their sources first, and tried first where what fails changed."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +86,13 @@ def bisect(request: BisectRequest, attempt: Try, on_progress: OnProgress | None 
         for option, version in (("--good", good), ("--bad", bad)):
             if version not in releases and (installed is None or version != Version(installed.public)):
                 raise _no_release(name, option, version, releases)
-        _search(found, releases, _Trying(request.rehearsal, name, attempt, on_progress))
+        _search(found, releases, _Trying(request.rehearsal, name, attempt, on_progress), upstream=request.upstream)
     except KeyboardInterrupt:
         found.interrupted = True
     return found
 
 
-def _search(found: Bisected, releases: list[Version], trying: _Trying) -> None:
+def _search(found: Bisected, releases: list[Version], trying: _Trying, *, upstream: bool) -> None:
     bad = trying(found.bad, "1")
     failure = root_cause(bad)
     found.trials.append(_trial(found.bad, bad, failure))
@@ -106,6 +108,8 @@ def _search(found: Bisected, releases: list[Version], trying: _Trying) -> None:
     if (good.verdict, bad.verdict) != (Verdict.GO, Verdict.NO_GO):
         return
     search = found.search = BisectionSearch(releases, found.good, found.bad)
+    if upstream:
+        search.suggest(_guessed(found, bad))
     while (release := search.next()) is not None:
         number = len(found.trials) + 1
         try:
@@ -116,6 +120,20 @@ def _search(found: Bisected, releases: list[Version], trying: _Trying) -> None:
             trial = _trial(release, report, failure)
         found.trials.append(trial)
         search.note(release, trial.judgement)
+
+
+def _guessed(found: Bisected, bad: Report) -> list[Version]:
+    """The two releases between which what failed changed, by their sources."""
+    from gonogo.trials.upstream.guess import guesses
+
+    if bad.rehearsal is None:
+        return []
+    failure = next((rank.failure for rank in bad.rehearsal.ranks if rank.failure is not None), None)
+    if failure is None:
+        return []
+    versions = {**bad.rehearsal.versions, found.package: str(found.bad)}
+    told = [guess for guess in guesses(failure.traceback, versions) if guess.package == found.package]
+    return [version for guess in told for version in (guess.other, guess.same)]
 
 
 class _Trying:

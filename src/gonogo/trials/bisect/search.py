@@ -31,6 +31,7 @@ class BisectionSearch:
         self._good = 0
         self._bad = len(way) - 1
         self._skipped: set[int] = set()
+        self._suggested: list[Version] = []
 
     @property
     def good(self) -> Version:
@@ -53,10 +54,19 @@ class BisectionSearch:
         return len(self._untried()).bit_length()
 
     def next(self) -> Version | None:
-        """The release to try next: of the untried ones the nearest to the middle. None where none is left."""
+        """The release to try next: one that was suggested, else the nearest to the middle. None where none is left."""
+        untried = self._untried()
+        while self._suggested:
+            release = self._suggested.pop(0)
+            if release in self._way and self._way.index(release) in untried:
+                return release
         middle = (self._good + self._bad) / 2
         nearest = min(self._untried(), key=lambda index: abs(index - middle), default=None)
         return None if nearest is None else self._way[nearest]
+
+    def suggest(self, releases: Sequence[Version]) -> None:
+        """Have these tried first, in this order, as far as they are still in question when it is their turn."""
+        self._suggested = list(releases)
 
     def note(self, release: Version, judgement: Judgement) -> None:
         """Take down what a release that :meth:`next` named turned out to be."""

@@ -19,6 +19,7 @@ from gonogo.trials.cure.candidate import Candidate
 
 if TYPE_CHECKING:
     from gonogo.evidence.rehearsal.record import Failure
+    from gonogo.evidence.run import Run
     from gonogo.trials.cure.trial import Trial
 
 RELEASE = "release"
@@ -29,6 +30,10 @@ _OF_INTERFACES = frozenset({"ImportError", "ModuleNotFoundError", "AttributeErro
 """What is raised where one release calls another that it was not written for."""
 _IN_PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z0-9_]+)/")
 _OTHER = Text("{package} {version}, the nearest {which} release", "{package} {version}（最近的{which}版本）")
+_DIFFERS = Text(
+    "{package} {version}, the nearest release in which what failed is otherwise",
+    "{package} {version}（与失败之处不同的最近版本）",
+)
 _NEWER, _OLDER = Text("newer", "较新"), Text("older", "较旧")
 
 
@@ -48,9 +53,28 @@ def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
             continue
         for version, which in _nearest(package, present):
             title = _OTHER.format(package=package, version=version, which=which)
-            edit = trial.run.environment.replacing_version(package, f"=={version}")
-            pins = () if edit is not None else (f"{package}=={version}",)
-            yield Candidate(finding, title, (edit,) if edit is not None else (), pins, size=1, kind=RELEASE)
+            yield _of_release(finding, trial.run, package, version, title)
+
+
+def guessed_releases(finding: Finding, trial: Trial) -> Iterator[Candidate]:
+    """The releases in which the name, argument or line that failed is otherwise, by their sources."""
+    from gonogo.trials.upstream.guess import guesses
+
+    if trial.record is None or trial.run is None:
+        return
+    rank = next((rank for rank in trial.record.ranks if rank.failure is not None), None)
+    if rank is None or rank.failure is None:
+        return
+    for guess in guesses(rank.failure.traceback, rank.versions):
+        if guess.package in STACK and can_overlay(guess.package):
+            title = _DIFFERS.format(package=guess.package, version=guess.other)
+            yield _of_release(finding, trial.run, guess.package, guess.other, title)
+
+
+def _of_release(finding: Finding, run: Run, package: str, version: Version, title: Text) -> Candidate:
+    edit = run.environment.replacing_version(package, f"=={version}")
+    pins = () if edit is not None else (f"{package}=={version}",)
+    return Candidate(finding, title, (edit,) if edit is not None else (), pins, size=1, kind=RELEASE)
 
 
 def _packages_at_fault(failure: Failure) -> list[str]:

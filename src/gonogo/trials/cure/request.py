@@ -18,4 +18,6 @@ class CureRequest:
     own_ranks: bool = True
     budget: float = 3600.0
     allow_training_changes: bool = False
+    upstream: bool = False
+    """Whether other releases of the package that fails are compared, and what they show is tried first."""
     patch_file: str = "cure.patch"

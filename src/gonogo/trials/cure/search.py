@@ -16,7 +16,7 @@ from gonogo.hazards.index import all_hazards
 from gonogo.trials.cure.candidate import Candidate, of_fix
 from gonogo.trials.cure.invariants import changed_learning
 from gonogo.trials.cure.memory import memory_candidates
-from gonogo.trials.cure.releases import RELEASE, release_candidates
+from gonogo.trials.cure.releases import RELEASE, guessed_releases, release_candidates
 from gonogo.trials.cure.request import CureRequest
 from gonogo.trials.cure.trial import Trial, Trier
 from gonogo.trials.cure.writing import set_zero
@@ -96,6 +96,17 @@ class CureSearch:
         self._lay(found.steps)
         return found
 
+    def before(self) -> SearchState:
+        """The run as it is, rehearsed, for a change that is to be judged."""
+        self._trier.doing = _LOOKING
+        trial = self._as_it_is(self._own_files(self._first_check()))
+        trial = self._with_all_ranks(trial, _LOOKING)
+        return SearchState(trial, trial)
+
+    def judged(self, before: SearchState, candidate: Candidate) -> Trial | Text:
+        """The trial with a change, where it brings the run further, else what came of it."""
+        return self._try(before, candidate)
+
     def _as_it_is(self, checked: Trial) -> Trial:
         """The run rehearsed; only checked, where it can't be rehearsed and the files alone show an error to cure."""
         try:
@@ -139,7 +150,7 @@ class CureSearch:
         """Try candidates until one is kept; False where none is left, or the time is over."""
         for finding in found.now.in_the_way:
             with self._copy.entered():
-                to_try = list(candidates(finding, found.now))
+                to_try = list(candidates(finding, found.now, upstream=self._request.upstream))
             for number, candidate in enumerate(to_try):
                 key = (candidate.key, tuple(step.key for step in found.steps))
                 if key in self._tried or not self._copy.may_change(candidate.edits):
@@ -302,8 +313,13 @@ def _outcome(cured: Finding, trial: Trial) -> Text:
     )
 
 
-def candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
-    """The finding's own fixes, safe ones first, then what its hazard makes of the rehearsal; settings; releases."""
+def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Iterator[Candidate]:
+    """The finding's own fixes, safe ones first, then what its hazard makes of the rehearsal; settings; releases.
+
+    ``upstream``: first of all the releases in which what failed is otherwise.
+    """
+    if upstream:
+        yield from guessed_releases(finding, trial)
     for fix in sorted((fix for fix in finding.fixes if fix.edits), key=lambda fix: _ORDER[fix.applicability]):
         yield of_fix(finding, fix)
     if trial.record is None or trial.run is None:

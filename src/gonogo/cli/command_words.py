@@ -1,0 +1,36 @@
+"""A launch command that was given as one string: its words, or a shell that reads it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_OF_A_SHELL = re.compile(r"[|&;<>()$`\\\n*?~]|^\s*\w+=")
+_NOT_CLOSED = Text(
+    "the command {command} has a quote that is not closed: give it word by word, for example: bash launch.sh",
+    "命令 {command} 的引号没有闭合：请逐词给出，例如 bash launch.sh",
+)
+
+
+def words_of(command: str | Sequence[str]) -> list[str]:
+    """The words of a command. One string, or a lone word with blanks that names no file, is split as a shell would.
+
+    What only a shell understands (``cd run && torchrun …``, ``NAME=value …``) is handed to one. Raises UserError.
+    """
+    if not isinstance(command, str):
+        words = list(command)
+        if len(words) != 1 or not re.search(r"\s", words[0].strip()) or os.path.exists(words[0]):
+            return words
+        command = words[0]
+    if not command.strip():
+        return []
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        raise UserError(_NOT_CLOSED.format(command=command[:80])) from None
+    return ["bash", "-c", command] if _OF_A_SHELL.search(command) else words

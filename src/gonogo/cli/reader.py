@@ -1,0 +1,176 @@
+"""What ``gonogo diagnose`` gives a reader: the pack; and what it makes of a language model's answer."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gonogo.diagnose.findings import Failure
+from gonogo.diagnose.pack.pack import Pack, pack_of
+from gonogo.finding import Report, Text
+from gonogo.finding.errors import UserError
+
+if TYPE_CHECKING:
+    from gonogo.diagnose.reader.answer import Answer
+    from gonogo.diagnose.reader.client import Server
+    from gonogo.evidence.rehearsal.record import RehearsalRecord
+    from gonogo.finding.second_opinion.reading import Proof
+    from gonogo.rehearse.progress import OnProgress
+    from gonogo.rehearse.request import RehearsalRequest
+
+_SHOWN = Text(
+    "--reader sends this to {host} ({address}), about {tokens} tokens:",
+    "--reader 将把以下内容发送到 {host}（{address}），约 {tokens} 个 token：",
+)
+_SENDING = Text(
+    "sending the evidence (about {tokens} tokens) to {model} at {host}",
+    "正在把证据（约 {tokens} 个 token）发送给 {host} 上的 {model}",
+)
+_QUESTION = Text("Send it to {host}? [y/N] ", "发送到 {host}？[y/N] ")
+_NOBODY = Text(
+    "--reader sends what the log shows to {host}, and there is no terminal to ask: look at it with --format pack, then "
+    "add --yes",
+    "--reader 会把日志中的内容发送到 {host}，而这里无法询问：请先用 --format pack 查看，再加上 --yes",
+)
+_DECLINED = Text("nothing was sent: you declined", "没有发送任何内容：你选择了不发送")
+_NOTHING_TO_COMPARE = Text(
+    "--upstream: no exception names a function, argument or line of a package whose releases could be compared",
+    "--upstream：没有异常涉及可以比较各版本的软件包函数、参数或语句",
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What ``--reader`` and the options beside it say."""
+
+    server: Server
+    yes: bool = False
+    command: Sequence[str] = ()
+    gpus: str | None = None
+    host_memory: str | None = None
+    environment: Path | None = None
+    language: str = "en"
+
+
+def with_pack_of(failure: Failure, report: Report, language: str) -> Report:
+    """The report with the evidence for a reader."""
+    return replace(report, pack=_pack(failure, report, language).text)
+
+
+def _pack(failure: Failure, report: Report, language: str) -> Pack:
+    return pack_of(failure.log, report, failure.files, language=language)
+
+
+def with_reading(failure: Failure, report: Report, asked: Asked) -> Report:
+    """The report with what a model made of the failure, where the user lets it be asked.
+
+    Raises UserError where nobody can be asked for leave.
+    """
+    from gonogo.diagnose.reader.read import read_by
+    from gonogo.finding.second_opinion.reading import Reading
+
+    server = asked.server
+    pack = _pack(failure, report, "en")
+    if not _may_send(pack, server, asked):
+        return replace(report, reading=Reading(server.model, server.host, failed=_DECLINED))
+    reading, answer = read_by(server.model, server.host, server.ask, pack, failure.log, failure.files)
+    if answer is not None and answer.changes and asked.command:
+        reading = replace(reading, proof=_proof(answer, asked))
+    return replace(report, reading=reading)
+
+
+def _may_send(pack: Pack, server: Server, asked: Asked) -> bool:
+    """Whether the user agrees that the pack is sent there: asked the first time that a server is."""
+    from gonogo.rehearse.prompts import ask, language_of_questions, print_lines
+
+    place = _place(server)
+    with language_of_questions(asked.language):
+        if not (asked.yes or place.is_file()):
+            head = _SHOWN.format(host=server.host, address=_bare(server.address), tokens=pack.tokens)
+            lines = [head, *(Text(f"  {line}", f"  {line}") for line in pack.text.splitlines())]
+            answer = ask(lines, _QUESTION.format(host=server.host), default=False)
+            if answer is None:
+                raise UserError(_NOBODY.format(host=server.host))
+            if not answer:
+                return False
+        else:
+            print_lines([_SENDING.format(tokens=pack.tokens, model=server.model, host=server.host)])
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"{_bare(server.address)}\n", encoding="utf-8")
+    return True
+
+
+def _place(server: Server) -> Path:
+    """Where it is kept that a server was agreed to."""
+    from gonogo.rehearse.packages.places import state_folder
+
+    return state_folder() / "readers" / hashlib.sha256(_bare(server.address).encode()).hexdigest()[:24]
+
+
+def _bare(address: str) -> str:
+    """An address without the credentials that it may have."""
+    from urllib.parse import urlsplit, urlunsplit
+
+    parts = urlsplit(address)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+
+
+def _proof(answer: Answer, asked: Asked) -> Proof:
+    """What rehearsals say of the proposed change; what keeps them from it is told as the outcome."""
+    import msgspec
+
+    from gonogo.finding.second_opinion.reading import Proof
+    from gonogo.rehearse.display import live_display
+    from gonogo.rehearse.launch.queued import unpacked
+    from gonogo.rehearse.request import RehearsalRequest
+    from gonogo.rehearse.workers.scratch import scratch_folder
+    from gonogo.trials.cure.proposed import Proposal, prove
+    from gonogo.trials.cure.request import CureRequest
+
+    proposals = [msgspec.convert(msgspec.to_builtins(change), Proposal) for change in answer.changes]
+    try:
+        rehearsal = unpacked(
+            RehearsalRequest(
+                command=list(asked.command),
+                gpus=asked.gpus,
+                host_memory=asked.host_memory,
+                environment=asked.environment,
+                yes=asked.yes,
+            )
+        )
+        with scratch_folder() as scratch, live_display(asked.language) as on_progress:
+            return prove(proposals, CureRequest(rehearsal), scratch, _rehearsed, on_progress)
+    except UserError as error:
+        return Proof(False, Text("it could not be rehearsed: {why}", "无法排练：{why}").format(why=error.text))
+
+
+def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:
+    """Raises KeyboardInterrupt where Ctrl-C ended the rehearsal."""
+    from gonogo.rehearse.answer import rehearsed, was_interrupted
+
+    record, report = rehearsed(request, on_progress)
+    if was_interrupted(record):
+        raise KeyboardInterrupt
+    return record, report
+
+
+def with_upstream(failure: Failure, report: Report, language: str) -> Report:
+    """The report with what other releases of the failing package show."""
+    from gonogo.rehearse.prompts import language_of_questions, print_lines
+    from gonogo.trials.upstream.compare import upstream_facts
+
+    if report.failure is None or not report.failure.chain:
+        return replace(report, notes=(*report.notes, _NOTHING_TO_COMPARE))
+    with language_of_questions(language):
+        facts = upstream_facts(
+            report.failure.chain, failure.log.setup.version_texts, say=lambda text: print_lines([text])
+        )
+    notes = report.notes if facts else (*report.notes, _NOTHING_TO_COMPARE)
+    return replace(report, upstream=facts, notes=notes)

@@ -1,0 +1,114 @@
+"""What is said first: one sentence that tells why it failed, where, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gonogo.diagnose.statements import Statement, statement_of
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.finding.answer import Answer, Clue
+from gonogo.finding.failure import CodePlace, FailureFacts
+from gonogo.finding.ranks import ranks_text
+
+FALLBACKS = ("program-raises", "failure-elsewhere")
+"""Findings that only say what was raised, or that the cause is elsewhere."""
+_CONFIDENT = (Certainty.CERTAIN, Certainty.LIKELY)
+_SHORTAGE = compiled_when_used(r"Tried to allocate [\d.]+ [KMGT]i?B")
+
+
+def answer_of(
+    facts: FailureFacts, clues: Sequence[Clue], findings: Sequence[Finding], versions: Mapping[str, str]
+) -> Answer | None:
+    """The sentence; None for a log that tells of no failure."""
+    statement = statement_of(facts, versions)
+    first = next((one for one in findings if one.severity is Severity.ERROR and one.hazard not in FALLBACKS), None)
+    apart = next((clue for clue in clues if clue.decides), None)
+    if first is not None and (first.certainty in _CONFIDENT or (statement is None and apart is None)):
+        return Answer(
+            because=_as_clause(first),
+            at=_place_of(facts, first),
+            change=lowered(first.cure[0]) if first.cure else None,
+            sure=first.certainty is Certainty.CERTAIN or _ran_out(facts, first),
+            hedge=_HEDGES.get(first.certainty),
+            hazard=first.hazard,
+        )
+    if statement is not None:
+        return Answer(
+            because=statement.because,
+            at=_place(facts, statement.at),
+            change=_change(statement, first),
+            sure=statement.sure,
+        )
+    if apart is None:
+        return None
+    place = apart.places[0] if apart.places else None
+    return Answer(
+        because=lowered(apart.text),
+        at=Text(f"{place.path}:{place.line}", f"{place.path}:{place.line}") if place is not None else None,
+        change=lowered(first.cure[0]) if first is not None and first.cure else None,
+    )
+
+
+_HEDGES = {Certainty.LIKELY: Text("most likely", "很可能"), Certainty.POSSIBLE: Text("possibly", "可能")}
+_PROPER = ("Python", "Ray", "Triton", "NumPy", "Liger", "Accelerate", "Transformers")
+
+
+def lowered(text: Text) -> Text:
+    """A sentence as a clause: in small letters where it begins with a plain word."""
+    first, _, rest = text.en.partition(" ")
+    plain = (first[1:].islower() or len(first) == 1) and first.isalpha() and first not in _PROPER
+    return Text(f"{first.lower()} {rest}".strip() if plain else text.en, text.zh)
+
+
+def _as_clause(finding: Finding) -> Text:
+    return lowered(finding.title)
+
+
+def _ran_out(facts: FailureFacts, finding: Finding) -> bool:
+    """True where memory ran out for certain, whatever held it."""
+    return finding.hazard.startswith("gpu-oom") and any(
+        _SHORTAGE.search(raised.message.text) is not None and raised.frames for raised in facts.chain
+    )
+
+
+def _place_of(facts: FailureFacts, finding: Finding) -> Text | None:
+    """Where the failure was raised, if the finding is of its line; else the finding's own place."""
+    span = finding.spans[0] if finding.spans else None
+    if span is None:
+        return None
+    if any((raised.log, raised.line) == (span.path, span.line) for raised in facts.chain) and facts.at is not None:
+        return _place(facts)
+    return Text(f"{span.path}:{span.line}", f"{span.path}:{span.line}")
+
+
+def _place(facts: FailureFacts, told: CodePlace | None = None) -> Text | None:
+    at, yours = told or facts.at, facts.your_line
+    if at is None:
+        raised = facts.chain[-1] if facts.chain else None
+        return Text(f"{raised.log}:{raised.line}", f"{raised.log}:{raised.line}") if raised is not None else None
+    ranks = facts.chain[-1].ranks
+    named = f" ({ranks_text(ranks).en})" if ranks else ""
+    if at.owner == "user":
+        return Text(f"your {_code(at)}{named}", f"你自己的 {_code(at)}{named}")
+    release = f"{at.package} {at.release}".strip()
+    of = Text(f" of {release}", f"（{release}）") if release else Text("", "")
+    called = (
+        Text(f", called from your {_code(yours)}", f"，由你自己的 {_code(yours)} 调用")
+        if yours is not None
+        else Text("", "")
+    )
+    return Text(f"{_code(at)}{of.en}{called.en}{named}", f"{_code(at)}{of.zh}{called.zh}{named}")
+
+
+def _code(place: CodePlace) -> str:
+    file = place.path.replace("\\", "/").rpartition("/")[2] if place.owner != "user" else place.path
+    line = f"{file}:{place.line}" if place.line else file
+    return f"{place.function} ({line})" if place.function and not place.function.startswith("<") else line
+
+
+def _change(statement: Statement, possible: Finding | None) -> Text | None:
+    """What the statement says to do, else the cure of what is merely possible."""
+    if statement.change is not None:
+        return statement.change
+    return lowered(possible.cure[0]) if possible is not None and possible.cure else None

@@ -1,0 +1,96 @@
+"""Keys of a state dict that differ by a wrapper, and names of weights in a KeyError."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.finding import Text
+from gonogo.finding.answer import Clue, Place
+from gonogo.finding.failure import FailureFacts, RaisedException
+
+_WRAPPERS = {
+    "module.": Text("DataParallel or DDP wraps the model so", "DataParallel 或 DDP 的包装会加上它"),
+    "_orig_mod.": Text("torch.compile wraps the model so", "torch.compile 的包装会加上它"),
+    "base_model.model.": Text("PEFT wraps the model so", "PEFT 的包装会加上它"),
+    "_fsdp_wrapped_module.": Text("FSDP1 wraps modules so", "FSDP1 的包装会加上它"),
+    "_checkpoint_wrapped_module.": Text("activation checkpointing wraps modules so", "激活检查点的包装会加上它"),
+    "model.": Text("a class around the model (with a head) adds it", "模型外层的类（带 head）会加上它"),
+    "language_model.": Text("a multimodal class keeps its language model there", "多模态的类把语言模型放在它下面"),
+}
+_WEIGHT = compiled_when_used(r"^\w+(?:\.\w+){2,}$")
+
+
+def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """Which prefix one side has and the other lacks; that a missing key is a weight's name."""
+    for raised in facts.chain:
+        if raised.message.form == "state_dict":
+            yield from _prefix(raised)
+        elif raised.message.form == "missing_key" and _WEIGHT.match(raised.message.names[0]):
+            yield Clue(
+                Text(
+                    "'{key}' is the name of a weight: what loads or converts the checkpoint has no entry for it, so "
+                    "names "
+                    "on the two sides differ, or this kind of layer is not known there",
+                    "“{key}” 是权重名：加载或转换 checkpoint 的代码没有它的条目，即两边命名不同，或它不支持这种层",
+                ).format(key=raised.message.names[0]),
+                (_place(raised),),
+            )
+
+
+def _prefix(raised: RaisedException) -> Iterator[Clue]:
+    missing, unexpected = set(raised.message.names), set(raised.message.unexpected)
+    if not missing or not unexpected:
+        return
+    counts: Counter[tuple[str, str]] = Counter()
+    by_end: dict[str, list[str]] = {}
+    for key in unexpected:
+        by_end.setdefault(_end(key), []).append(key)
+    for key in missing:
+        for other in by_end.get(_end(key), ()):
+            counts[_differing(key, other)] += 1
+    if not counts:
+        return
+    (ours, theirs), count = counts.most_common(1)[0]
+    if ours == theirs or count < max(1, min(len(missing), len(unexpected)) // 3):
+        return
+    wrapper = _WRAPPERS.get(ours) or _WRAPPERS.get(theirs)
+    yield Clue(
+        Text(
+            "The keys differ only in their beginning: the model has '{ours}' where the checkpoint has '{theirs}' "
+            "({count} of {of} keys shown){wrapper}. Rename the keys when loading (strip or add the prefix), or load "
+            "into "
+            "the module that was saved",
+            "键只有开头不同：模型为 “{ours}”，checkpoint 为 “{theirs}”（所列 {of} 个键中的 {count} 个）{wrapper}。加载"
+            "时改名"
+            "（去掉或加上该前缀），或加载到当初保存的那个模块中",
+        ).format(
+            ours=ours or "",
+            theirs=theirs or "",
+            count=count,
+            of=len(missing),
+            wrapper=Text(": {how}", "：{how}").format(how=wrapper) if wrapper is not None else "",
+        ),
+        (_place(raised),),
+    )
+
+
+def _end(key: str) -> str:
+    """The last three names of a key, by which the same weight is known on both sides."""
+    return ".".join(key.split(".")[-3:]) if key.count(".") > 2 else key.rpartition(".")[2]
+
+
+def _differing(ours: str, theirs: str) -> tuple[str, str]:
+    """What stands before the part that both keys have in common at their ends."""
+    left, right = ours.split("."), theirs.split(".")
+    while left and right and left[-1] == right[-1]:
+        left.pop()
+        right.pop()
+    # Both begin alike: what differs stands in between, and is told with what is before it.
+    return (".".join(left) + "." if left else "", ".".join(right) + "." if right else "")
+
+
+def _place(raised: RaisedException) -> Place:
+    return Place(raised.log, raised.line)

@@ -1,0 +1,104 @@
+"""Bytes that a log names, held against capacities and against what it says is free."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.finding import Text
+from gonogo.finding.answer import Clue, Place
+from gonogo.finding.failure import FailureFacts
+from gonogo.finding.words import size
+
+_SIZE = r"(\d{1,12}(?:\.\d{1,12})?) ?([KMGT])i?B"
+_ASKED = compiled_when_used(rf"Tried to allocate {_SIZE}")
+_FREE = compiled_when_used(rf"of which {_SIZE} is free|; {_SIZE} free")
+_LINE = Pattern(r"Tried to allocate [\d.]+ [KMGT]i?B")
+_UNUSED = compiled_when_used(rf"and {_SIZE} is reserved by PyTorch but unallocated")
+_HOST = Pattern(
+    r"(?i)(?:memory|mem|ram)\b.{0,60}?\d{2,6}(?:\.\d+)? ?(?:[GMT]i?B)? ?(?:/|of|out of) ?\d{2,6}(?:\.\d+)? ?[GMT]i?B"
+)
+_HOST_PAIR = compiled_when_used(
+    r"(\d{2,6}(?:\.\d{1,6})?) ?([GMT]i?B)? ?(?:/|of|out of) ?(\d{2,6}(?:\.\d{1,6})?) ?([GMT])i?B"
+)
+_POWER = {"K": 10, "M": 20, "G": 30, "T": 40}
+_NEARLY = 0.95
+_OF_A_SHORTAGE = (
+    *("rollout-engine-wakes-before-trainer-frees", "gpu-oom-model-states", "gpu-oom-activations"),
+    *("gpu-oom-eval-logits", "gpu-held-by-another-process"),
+)
+
+
+def of_memory(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """More free than was asked for; a single allocation larger than all else; a host that is all but full."""
+    for raised in facts.chain:
+        text = " ".join(raised.message.text.split())
+        yield from _of_gpu(text, Place(raised.log, raised.line))
+    if not facts.chain and (found := log.find(_LINE)) is not None:
+        yield from _of_gpu(found.text, Place(found.line.path, found.line.number))
+    yield from _of_host(log, facts)
+
+
+def _of_gpu(text: str, place: Place) -> Iterator[Clue]:
+    asked, free = _bytes(_ASKED.search(text)), _bytes(_FREE.search(text))
+    if asked is None or free is None:
+        return
+    if free > 1.02 * asked:
+        yield Clue(
+            Text(
+                "{asked} was requested and {free} was free: the GPU had not run out. What refuses is a limit of the "
+                "process "
+                "(set_per_process_memory_fraction, MPS, a container's), an address space in pieces, or a library that "
+                "maps "
+                "memory itself",
+                "申请 {asked}，而当时还有 {free} 空闲：GPU 并未耗尽。拒绝它的是进程的上限（"
+                "set_per_process_memory_fraction、MPS、"
+                "容器）、碎片化的地址空间，或自行映射显存的库",
+            ).format(asked=size(asked), free=size(free)),
+            (place,),
+            _OF_A_SHORTAGE,
+        )
+        return
+    unused = _bytes(_UNUSED.search(text))
+    if unused is not None and unused > asked:
+        yield Clue(
+            Text(
+                "{asked} was requested, and {unused} is reserved by PyTorch without being used: enough, but in pieces "
+                "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)",
+                "申请 {asked}，而 PyTorch 已预留却未使用的有 {unused}：总量足够但已碎片化"
+                "（PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True）",
+            ).format(asked=size(asked), unused=size(unused)),
+            (place,),
+        )
+
+
+def _of_host(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """Used memory that the log names beside the whole, where a process was killed."""
+    if -9 not in facts.exit_codes and not any(
+        raised.type in ("MemoryError", "OutOfMemoryError") for raised in facts.chain
+    ):
+        return
+    for found in log.find_all(_HOST):
+        match = _HOST_PAIR.search(found.text)
+        if match is None:
+            continue
+        whole = float(match.group(3)) * 2 ** _POWER[match.group(4)]
+        used = float(match.group(1)) * 2 ** _POWER[(match.group(2) or match.group(4))[0]]
+        if whole and _NEARLY <= used / whole <= 1.01:
+            yield Clue(
+                Text(
+                    "The host had {used} of its {whole} in use: the kernel, or the container's limit, kills then",
+                    "主机已使用 {used}（共 {whole}）：此时内核或容器上限会杀死进程",
+                ).format(used=size(used), whole=size(whole)),
+                (Place(found.line.path, found.line.number, found.text.strip()[:200]),),
+            )
+            return
+
+
+def _bytes(match: re.Match[str] | None) -> float | None:
+    if match is None:
+        return None
+    number, unit = [group for group in match.groups() if group is not None][:2]
+    return float(number) * 2.0 ** _POWER[unit]

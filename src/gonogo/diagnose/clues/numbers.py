@@ -1,0 +1,217 @@
+"""Arithmetic: numbers of a message that divide or do not, are multiples, products, or the value of a setting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from gonogo.evidence.failure.settings import Setting, meaning_of, settings_of, world_size
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.finding import Text
+from gonogo.finding.answer import Clue, Place
+from gonogo.finding.failure import FailureFacts, Message, RaisedException
+
+_CHECKED = compiled_when_used(
+    r"([A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?) ?% ?\(?([A-Za-z_][\w.]*|\d{1,9})\)? ?(?:==|!=) ?0"
+)
+_SPEAKS_OF_SIZES = ("not_divisible", "size_mismatch")
+_TELLING = 17
+"""From here on two equal numbers are seldom equal by chance."""
+_MEANING_WORDS = {
+    "length": ("length", "seq", "token", "ctx", "context", "position", "len"),
+    "experts": ("expert", "moe"),
+    "ep": ("expert",),
+    "heads": ("head", "attention"),
+    "kv_heads": ("head", "group", "kv"),
+    "layers": ("layer",),
+    "vocabulary": ("vocab", "embed", "token"),
+    "micro_batch": ("batch",),
+    "global_batch": ("batch",),
+    "generations": ("generation", "prompt", "sample"),
+    "tp": ("tensor", "tp"),
+    "pp": ("pipeline", "pp", "layer"),
+    "cp": ("context", "cp"),
+    "optimizer_instances": ("optimizer", "distopt", "instances"),
+}
+
+
+def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """What the figures of a message come to, of its own and of the run's settings."""
+    for raised in facts.chain[-2:]:
+        place = Place(raised.log, raised.line)
+        yield from _of_check(raised, place)
+        if raised.message.form in _SPEAKS_OF_SIZES or raised.type == "AssertionError":
+            yield from _of_division(log, raised, place)
+        if raised.message.form == "size_mismatch" or raised.message.shapes:
+            yield from _of_sizes(raised.message, place)
+        yield from _of_settings(log, raised.message, place)
+
+
+def _of_check(raised: RaisedException, place: Place) -> Iterator[Clue]:
+    """The check in the failing line itself: ``assert a % b == 0``."""
+    code = raised.frames[-1].code if raised.frames else ""
+    if (check := _CHECKED.search(code)) and raised.type in ("AssertionError", "ValueError", "RuntimeError"):
+        whole, divisor = check.groups()
+        yield Clue(
+            Text(
+                "The check that failed is `{whole} % {divisor} == 0`: {divisor} has to divide {whole}",
+                "失败的检查是 `{whole} % {divisor} == 0`：{whole} 必须能被 {divisor} 整除",
+            ).format(whole=whole, divisor=divisor),
+            (place,),
+        )
+
+
+def _of_division(log: FailureLog, raised: RaisedException, place: Place) -> Iterator[Clue]:
+    """Which numbers do not divide: the two of the message, or a setting by the one that it names."""
+    message = raised.message
+    numbers = [number for number in message.numbers if number > 1]
+    if message.form == "not_divisible" and len(numbers) >= 2:
+        whole, divisor = _dividend(message, numbers)
+        if whole % divisor:
+            yield Clue(
+                Text(
+                    "{whole} = {times} x {divisor} + {rest}: it is no multiple of {divisor}{names}",
+                    "{whole} = {times} x {divisor} + {rest}：不是 {divisor} 的倍数{names}",
+                ).format(
+                    whole=whole,
+                    divisor=divisor,
+                    times=whole // divisor,
+                    rest=whole % divisor,
+                    names=_names_of(log, whole, divisor),
+                ),
+                (place,),
+            )
+            return
+    if len(numbers) != 1 or message.form != "not_divisible":
+        return
+    divisor = numbers[0]
+    words = " ".join((message.text, *(frame.code for frame in raised.frames[-1:]))).lower()
+    for setting in _sizes(log):
+        meaning = meaning_of(setting.name)
+        if setting.number is None or setting.number <= divisor or setting.number % divisor == 0:
+            continue
+        if any(word in words for word in _MEANING_WORDS.get(meaning, ())):
+            yield Clue(
+                Text(
+                    "{name} is {value} = {times} x {divisor} + {rest}: pad or cut to a multiple of {divisor}",
+                    "{name} 为 {value} = {times} x {divisor} + {rest}：请填充或截断为 {divisor} 的倍数",
+                ).format(
+                    name=setting.name,
+                    value=setting.number,
+                    divisor=divisor,
+                    times=setting.number // divisor,
+                    rest=setting.number % divisor,
+                ),
+                (place, *_places([setting])),
+            )
+            return
+
+
+def _dividend(message: Message, numbers: list[int]) -> tuple[int, int]:
+    """What is to be divided and by what: as the message writes them, ``a … divisible by b``."""
+    first, second = numbers[0], numbers[-1]
+    if len(numbers) > 1 and "x" in message.text.split("divisible")[0] and len(numbers) > 2:
+        first = math.prod(numbers[:-1])
+    return first, second
+
+
+def _names_of(log: FailureLog, whole: int, divisor: int) -> Text:
+    """Which settings have these values."""
+    named = []
+    world = world_size(log)
+    for number in (whole, divisor):
+        owners = [setting.name for setting in _sizes(log) if setting.number == number][:2]
+        if number == world and not any(meaning_of(owner) == "world" for owner in owners):
+            owners.insert(0, "world size")
+        if owners:
+            named.append(f"{number}: {', '.join(dict.fromkeys(owners[:2]))}")
+    return Text(f" ({'; '.join(named)})", f"（{'；'.join(named)}）") if named else Text("", "")
+
+
+def _of_sizes(message: Message, place: Place) -> Iterator[Clue]:
+    """Two sizes of which one is a multiple of the other, of whole tensors or of one dimension."""
+    counts = [math.prod(shape) for shape in message.shapes if shape]
+    for big in message.shapes:
+        for flat in message.shapes:
+            elements, part = math.prod(big), math.prod(flat)
+            if len(flat) == 1 < len(big) and part > 4096 and elements != part and elements % part == 0:
+                yield Clue(
+                    Text(
+                        "{big} has {elements:,} elements, {times} times {part:,}: the one is a whole tensor, the other "
+                        "a flat "
+                        "shard of it among {times} ranks (FSDP1 or ZeRO-3 keep parameters so)",
+                        "{big} 有 {elements:,} 个元素，是 {part:,} 的 {times} 倍：一个是完整张量，另一个是分给 {times} "
+                        "个 rank 的"
+                        "展平分片（FSDP1 或 ZeRO-3 这样保存参数）",
+                    ).format(big=list(big), elements=elements, part=part, times=elements // part),
+                    (place,),
+                )
+                return
+    if message.form != "size_mismatch" or len(counts) > 3:
+        return
+    sizes = [number for number in message.numbers if number > 7][:2]
+    if len(sizes) == 2 and min(sizes) and max(sizes) % min(sizes) == 0 and max(sizes) != min(sizes):
+        small, large = min(sizes), max(sizes)
+        times = large // small
+        meant = (
+            Text(
+                ": twice, as where something is done a second time (a cache that a recomputation of checkpointing "
+                "appended "
+                "to, a sequence joined with itself)",
+                "：正好两倍，像是同一件事做了两次（检查点重算时又向缓存追加，或序列与自身拼接）",
+            )
+            if times == 2
+            else Text("", "")
+        )
+        yield Clue(
+            Text("{large} is {times} x {small}{meant}", "{large} 是 {times} x {small}{meant}").format(
+                large=large, times=times, small=small, meant=meant
+            ),
+            (place,),
+        )
+
+
+def _of_settings(log: FailureLog, message: Message, place: Place) -> Iterator[Clue]:
+    """A number of the message that a setting has, or that is the product of two."""
+    settings = list(_sizes(log))
+    numbers = [number for number in message.numbers if number >= _TELLING]
+    numbers += [size for shape in message.shapes for size in shape if size >= _TELLING]
+    for number in dict.fromkeys(numbers):
+        equal = [setting for setting in settings if setting.number == number]
+        if equal:
+            yield Clue(
+                Text("{number} is {name}", "{number} 是 {name}").format(
+                    number=number, name=", ".join(dict.fromkeys(setting.name for setting in equal[:2]))
+                ),
+                (place, *_places(equal[:2])),
+            )
+        elif pair := _product(number, settings):
+            yield Clue(
+                Text("{number} = {one} x {other}", "{number} = {one} x {other}").format(
+                    number=number, one=f"{pair[0].number} ({pair[0].name})", other=f"{pair[1].number} ({pair[1].name})"
+                ),
+                (place, *_places(pair)),
+            )
+
+
+def _product(number: int, settings: list[Setting]) -> tuple[Setting, Setting] | None:
+    factors = [one for one in settings if one.number and one.number > 1 and number % one.number == 0]
+    for index, one in enumerate(factors[:40]):
+        for other in factors[index + 1 : 40]:
+            if (one.number or 0) * (other.number or 0) == number and one.name != other.name:
+                return one, other
+    return None
+
+
+def _sizes(log: FailureLog) -> Iterator[Setting]:
+    """The settings that size the run, each name once."""
+    seen: set[str] = set()
+    for setting in settings_of(log):
+        if meaning_of(setting.name) and setting.number is not None and setting.name not in seen:
+            seen.add(setting.name)
+            yield setting
+
+
+def _places(settings: Iterable[Setting]) -> tuple[Place, ...]:
+    return tuple(setting.place for setting in settings if setting.place is not None)

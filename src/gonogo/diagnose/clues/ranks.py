@@ -1,0 +1,190 @@
+"""What collectives that timed out tell when they are held against each other, the world, and other durations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from gonogo.evidence.failure.settings import world_size
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.finding import Text
+from gonogo.finding.answer import Clue, Place
+from gonogo.finding.failure import CollectiveCall, FailureFacts
+
+FEW = 20
+"""Collectives that a process group has made when it has hardly begun."""
+_AT_FIRST = ("nccl-p2p-hang", "nccl-wrong-network-interface")
+"""Hazards that show at the first collectives of a run, or never."""
+_BAR = Pattern(r"\d{1,3}%\|.*\[\d+:\d\d(?::\d\d)?<")
+_ELAPSED = compiled_when_used(r"(?:^|\r)([^|\r]{0,120}?)\s*\d{1,3}%\|[^\r]*?\[(?:(\d{1,3}):)?(\d{1,3}):(\d\d)<")
+_MAX_BARS = 2000
+
+
+def of_ranks(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """Ranks in different calls, ranks that are missing, a wait at a late collective, a bar longer than the timeout."""
+    calls = facts.collectives
+    if not calls:
+        return
+    yield from _apart(calls)
+    yield from _absent(log, calls)
+    yield from _of_one_element(calls)
+    yield from _late(calls)
+    yield from _longer_than_the_timeout(log, calls)
+
+
+def _apart(calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
+    """The same number in one group, with another call or another size."""
+    by_number: dict[tuple[str, int], dict[tuple[str, int | None], list[CollectiveCall]]] = defaultdict(dict)
+    for call in calls:
+        if call.sequence is not None:
+            of_number = by_number[call.group, call.sequence]
+            of_number.setdefault((call.operation, call.elements_in), []).append(call)
+    for (_, sequence), different in sorted(by_number.items()):
+        if len(different) < 2:
+            continue
+        sides = sorted(different.items(), key=lambda side: len(side[1]))
+        described = [(_ranks(side), _call(side[0])) for _, side in sides[:3]]
+        yield Clue(
+            Text(
+                "The ranks diverge: at collective {sequence}, {sides}. They ran different code before it; look for a "
+                "branch, a batch or a module that only some ranks have",
+                "各 rank 出现分歧：在第 {sequence} 个集合通信处，{sides}。此前它们执行了不同的代码；请查找只有部分 "
+                "rank "
+                "才会进入的分支、才有的 batch 或模块",
+            ).format(
+                sequence=sequence,
+                sides=Text(
+                    " but ".join(
+                        f"{ranks.en} {'are' if ',' in ranks.en else 'is'} in {call.en}" for ranks, call in described
+                    ),
+                    "，而".join(f"{ranks.zh} 处于 {call.zh}" for ranks, call in described),
+                ),
+            ),
+            tuple(_place(side[0]) for _, side in sides[:3]),
+            decides=True,
+        )
+        return
+
+
+def _absent(log: FailureLog, calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
+    """Ranks of the world that did not wait, where the log has others that did."""
+    waiting = {call.rank for call in calls if call.rank is not None}
+    world = world_size(log)
+    shown = {line.rank for line in log.lines if line.rank is not None}
+    missing = sorted((set(range(world)) if world and world <= 4096 else shown) - waiting)
+    if not waiting or not missing or (len(missing) > len(waiting) + 1 and len(waiting) > 1):
+        return
+    yield Clue(
+        Text(
+            "{waiting} waited in vain; {missing} did not report a timeout: it was elsewhere (saving, evaluating, "
+            "preparing data, or dead), so its log or its stack has the cause",
+            "{waiting} 在空等；{missing} 没有报告超时：它停在别处（保存、评估、准备数据，或已退出），原因在它的日志或调"
+            "用栈中",
+        ).format(waiting=_named(sorted(waiting)), missing=_named(missing)),
+        tuple(_place(call) for call in calls[:1]),
+        decides=True,
+    )
+
+
+def _of_one_element(calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
+    """An all-reduce of one element is a barrier, or a flag or loss that is reduced: no gradient."""
+    small = [call for call in calls if call.operation == "ALLREDUCE" and call.elements_in == 1]
+    if not small:
+        return
+    alone = len({call.rank for call in small}) == 1
+    yield Clue(
+        Text(
+            "{ranks} waited in an all-reduce of 1 element: that is a barrier, or a single value that is reduced (a "
+            "loss, "
+            "a flag), not gradients.{alone}",
+            "{ranks} 等在只有 1 个元素的 all-reduce 中：那是 barrier，或在规约单个数值（损失、标志），不是梯度。"
+            "{alone}",
+        ).format(
+            ranks=_ranks(small),
+            alone=Text(
+                " Only this rank reached it in the log: is it called under a condition on the rank (saving, "
+                "evaluation, "
+                "logging), or did the other ranks return earlier?",
+                "日志中只有该 rank 到达此处：它是否位于按 rank 判断的分支内（保存、评估、记录日志），或其他 rank 提前返"
+                "回？",
+            )
+            if alone
+            else "",
+        ),
+        (_place(small[0]),),
+        decides=True,
+    )
+
+
+def _late(calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
+    """Communication had worked for long: what shows only at the start is excluded."""
+    numbers = [call.sequence for call in calls if call.sequence is not None]
+    if not numbers or min(numbers) <= 10 * FEW:
+        return
+    call = next(call for call in calls if call.sequence == min(numbers))
+    yield Clue(
+        Text(
+            "{count} collectives had been made before this one: the network, peer-to-peer and the launch work; a rank "
+            "fell behind or took another path",
+            "此前已完成 {count} 次集合通信：网络、P2P 与启动方式都没有问题；是某个 rank 落后或走了不同的路径",
+        ).format(count=f"{min(numbers) - 1:,}"),
+        (_place(call),),
+        _AT_FIRST,
+    )
+
+
+def _longer_than_the_timeout(log: FailureLog, calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
+    """A progress bar that had run for longer than the timeout: the other ranks waited for it."""
+    limit = min((call.timeout_seconds for call in calls if call.timeout_seconds), default=None)
+    if limit is None:
+        return
+    longest, found_in = 0, None
+    for found in islice(log.find_all(_BAR), _MAX_BARS):
+        for match in _ELAPSED.finditer(found.text):
+            seconds = int(match.group(2) or 0) * 3600 + int(match.group(3)) * 60 + int(match.group(4))
+            if seconds > longest and match.group(1).strip(" :"):
+                longest, found_in, name = seconds, found, match.group(1).strip(" :")
+    if found_in is None or longest < limit:
+        return
+    yield Clue(
+        Text(
+            "'{name}' had run for {elapsed} and the collective's timeout is {limit}: ranks that are done with it wait "
+            "for "
+            "the others that long. Raise the timeout (ddp_timeout, init_process_group(timeout=…)), or do it before the "
+            "processes are started",
+            "“{name}” 已运行 {elapsed}，而集合通信的超时为 {limit}：先完成的 rank 会一直等待其他 rank。请调大超时"
+            "（ddp_timeout、init_process_group(timeout=…)），或在启动多进程之前完成这一步",
+        ).format(name=name[-60:], elapsed=_duration(longest), limit=_duration(limit)),
+        (Place(found_in.line.path, found_in.line.number, found_in.text.strip()[:200]), _place(calls[0])),
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _call(call: CollectiveCall) -> Text:
+    name = call.operation.strip("_") or "a collective"
+    if call.elements_in is None:
+        return Text(name, name)
+    elements = "1 element" if call.elements_in == 1 else f"{call.elements_in:,} elements"
+    return Text(f"{name} of {elements}", f"{name}（{call.elements_in:,} 个元素）")
+
+
+def _ranks(calls: Sequence[CollectiveCall]) -> Text:
+    return _named(sorted({call.rank for call in calls if call.rank is not None}))
+
+
+def _named(ranks: Sequence[int]) -> Text:
+    if not ranks:
+        return Text("a rank", "某个 rank")
+    listed = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
+    return Text(f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}", f"rank {listed}")
+
+
+def _place(call: CollectiveCall) -> Place:
+    return Place(call.log, call.line)

@@ -1,0 +1,84 @@
+"""Settings of the run that a message or the failing line names, by the same identifier or an alias of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gonogo.evidence.failure.settings import NAMES, Setting, meaning_of, settings_of
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.finding import Text
+from gonogo.finding.answer import Clue, Place
+from gonogo.finding.failure import FailureFacts, RaisedException
+
+_IDENTIFIER = compiled_when_used(r"[A-Za-z_]\w*")
+_PHRASES = {
+    "sequence parallel": ("sequence_parallel",),
+    "remove padding": ("use_remove_padding",),
+    "flash attention": ("attn_implementation", "attn_impl", "attention_backend", "flash_attn"),
+    "flash_attention": ("attn_implementation", "attn_impl", "attention_backend", "flash_attn"),
+    "gradient checkpointing": ("gradient_checkpointing",),
+    "tensor parallel": NAMES["tp"],
+    "pipeline parallel": NAMES["pp"],
+    "virtual pipeline": NAMES["vpp"],
+    "context parallel": NAMES["cp"],
+    "expert parallel": NAMES["ep"],
+    "packing": ("packing", "neat_packing", "sample_packing", "padding_free"),
+    "packed": ("packing", "neat_packing", "sample_packing", "padding_free", "use_remove_padding"),
+    "padding_free": ("padding_free", "packing"),
+    "lora": ("finetuning_type", "train_type", "tuner_type", "use_lora", "enable_lora", "lora_rank"),
+    "quantiz": ("quantization_bit", "load_in_4bit", "load_in_8bit", "quantization"),
+}
+"""Words of messages, and what frameworks call the setting."""
+_COMMON = frozenset(
+    ("self", "config", "args", "kwargs", "model", "data", "batch", "name", "type", "size", "output", "input", "step",
+     "rank", "loss", "dtype", "device", "path", "train", "eval", "key", "value", "index", "true", "false", "none",
+     "dataset", "tokenizer", "optimizer", "trainer", "template", "max_steps", "seed", "report_to", "state_dict")
+)  # fmt: skip
+"""Names that stand in nearly every line."""
+_MAX = 4
+
+
+def of_settings(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """Each setting that the message or the failing frame's line names, with its value."""
+    settings = settings_of(log)
+    if not settings or not facts.chain:
+        return
+    raised = facts.chain[-1]
+    told: set[str] = set()
+    for setting in _named(raised, settings):
+        if setting.last_name in told:
+            continue
+        told.add(setting.last_name)
+        if len(told) > _MAX:
+            return
+        yield Clue(
+            Text("{name} is {value} in {source}", "{source}中 {name} 为 {value}").format(
+                name=setting.name, value=setting.value[:80], source=setting.source
+            ),
+            (Place(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
+        )
+
+
+def _named(raised: RaisedException, settings: tuple[Setting, ...]) -> Iterator[Setting]:
+    message = raised.message
+    lines = [frame.code for frame in raised.frames[-2:]]
+    words = {
+        name.lower()
+        for text in (message.text[:4000], *lines)
+        for name in _IDENTIFIER.findall(text)
+        if len(name) > 3 and "_" in name.strip("_")
+    }
+    words |= {name.lower() for name in (*message.names, *message.settings, *message.keywords)}
+    words = {name for name in words if name not in _COMMON}
+    for setting in settings:
+        if setting.last_name in words:
+            yield setting
+    # The same thing under another framework's name.
+    meanings = {meaning for name in words if (meaning := meaning_of(name))}
+    text = re.sub(r"\s+", " ", message.text[:4000]).lower()
+    by_phrase = {name for phrase, names in _PHRASES.items() if phrase in text for name in names}
+    for setting in settings:
+        if meaning_of(setting.name) in meanings or setting.last_name in by_phrase:
+            yield setting

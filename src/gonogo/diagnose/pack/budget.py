@@ -1,0 +1,88 @@
+"""Sections that share a number of tokens: each gets its part of what is best, then what is left goes round again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gonogo.diagnose.pack.tokens import count_tokens
+from gonogo.finding import Text
+
+_LEFT_OUT = Text("[left out for length: {count}]", "[因长度省略：{count} 项]")
+_CUT = Text("[… cut …]", "[……截断……]")
+_OF_A_MARK = 20
+
+
+@dataclass
+class Section:
+    """A part of a pack. ``blocks`` stand in the order of reading, each with its rank: 0 is taken first."""
+
+    title: Text
+    most: int
+    blocks: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, rank: int, text: str) -> None:
+        """Put a block behind those that are there; nothing for an empty one."""
+        if text.strip():
+            self.blocks.append((rank, text.rstrip()))
+
+
+def laid_out(head: str, sections: list[Section], most: int, language: str) -> str:
+    """The text of the sections that have anything, of ``most`` tokens at the most."""
+    sections = [section for section in sections if section.blocks]
+    left = most - count_tokens(head) - 2
+    titles = {id(section): f"## {section.title.in_language(language)}" for section in sections}
+    left -= sum(count_tokens(title) + 3 + _OF_A_MARK for title in titles.values())
+    chosen: dict[int, dict[int, str]] = {id(section): {} for section in sections}
+    for again in (False, True):
+        for section in sections:
+            taken = chosen[id(section)]
+            room = left if again else min(left, section.most)
+            for number, (_, text) in sorted(enumerate(section.blocks), key=lambda one: (one[1][0], one[0])):
+                if number in taken:
+                    continue
+                shown = _fitting(text, room - 1, language)
+                if not shown or (not again and shown != text and taken):
+                    break
+                used = count_tokens(shown) + 1
+                taken[number] = shown
+                room -= used
+                left -= used
+                if shown != text:
+                    break
+    parts = [head]
+    for section in sections:
+        taken = chosen[id(section)]
+        missing = len(section.blocks) - len(taken)
+        lines = [titles[id(section)], *(taken[number] for number in sorted(taken))]
+        if missing:
+            lines.append(_LEFT_OUT.format(count=missing).in_language(language))
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _fitting(text: str, most: int, language: str) -> str:
+    """The text, or its first and last lines where it is too long; empty where not even some would fit."""
+    if count_tokens(text) <= most:
+        return text
+    lines = text.split("\n")
+    mark = _CUT.in_language(language)
+    room = most - count_tokens(mark) - 2
+    head: list[str] = []
+    tail: list[str] = []
+    first, last = 0, len(lines) - 1
+    while first <= last:
+        from_head = len(head) <= 2 * len(tail)
+        line = lines[first] if from_head else lines[last]
+        cost = count_tokens(line) + 1
+        if cost > room:
+            break
+        room -= cost
+        if from_head:
+            head.append(line)
+            first += 1
+        else:
+            tail.append(line)
+            last -= 1
+    if not head or len(head) + len(tail) < min(2, len(lines)):
+        return ""
+    return "\n".join([*head, mark, *reversed(tail)])

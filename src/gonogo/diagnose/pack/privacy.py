@@ -1,0 +1,154 @@
+"""A log's text for others: secrets masked; users, hosts, addresses and folders replaced, each by one name throughout.
+
+Which names these are is learned from the whole log first (``/home/alice``, ``node-3:812:990 [0] NCCL``): then they are
+replaced wherever they stand, so that a reader still sees which lines speak of the same host.
+"""
+
+from __future__ import annotations
+
+import getpass
+import keyword
+import os
+import re
+import socket
+from collections.abc import Iterable
+
+from gonogo.finding.redaction import redact
+
+_PATH = re.compile(r"(?<![\w./<>~-])(?:~[\w.-]*|file:/)?(?:/[\w.@+~%=-]+){2,}/?|(?<!\w)[A-Za-z]:(?:\\[\w.@+~%-]+)+\\?")
+_IN_PACKAGES = re.compile(r"(?:site|dist)-packages[/\\](.*)")
+_IN_PYTHON = re.compile(r"[/\\]lib[/\\](python3\.\d{1,2}[/\\].*)")
+_OF_THE_SYSTEM = re.compile(r"/(?:usr|proc|dev|sys|lib|lib64|bin|sbin|run|etc)/")
+_CLONES = frozenset({
+    "verl", "swift", "llamafactory", "trl", "transformers", "accelerate", "deepspeed", "peft", "megatron", "openrlhf",
+    "torch", "vllm", "sglang", "axolotl", "nemo", "nemo_rl", "nemo_automodel", "areal", "slime", "torchtitan",
+    "diffusers", "lerobot", "datasets", "flash_attn", "mbridge", "transformer_engine", "apex", "unsloth", "lightning",
+})  # fmt: skip
+"""Packages of others: from there on a path tells nothing of its owner."""
+_HOMES = re.compile(
+    r"/(?:home|Users|export/home|mnt/home|lustre/home|scratch/users|gpfs/users|nfs/home)/([\w.-]{2,40})"
+)
+_USERS = re.compile(
+    r"(?:\b(?:USER|LOGNAME|USERNAME|SLURM_JOB_USER)['\"]?\s{0,2}[=:]\s{0,2}['\"]?|[Ll]ogged in as:? )"
+    r"([A-Za-z][\w.-]{1,40})"
+)
+_EMAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,60}@[\w-]{1,60}(?:\.[\w-]{1,60}){1,6}")
+_AT = re.compile(r"(?<![\w.@/+-])([A-Za-z_][\w-]{0,30})@([A-Za-z][\w.-]{1,60})(?=[:\s,'\"]|$)")
+_HOSTS = (
+    re.compile(r"(?<![\w.-])([A-Za-z][\w.-]{2,80}):\d{1,8}:\d{1,8} \[\d{1,3}\] NCCL"),
+    re.compile(r"^\s*host\s*:\s*(\S{2,80})"),
+    re.compile(r"\b(?i:MASTER_ADDR|HOSTNAME|SLURMD_NODENAME|NODE_NAME|HEAD_NODE|hostname)['\"]?\s{0,2}[=:]\s{0,2}['\"]?([A-Za-z][\w.-]{1,80})"),
+    re.compile(r"(?<![\w.-])([\w-]{1,60}(?:\.[\w-]{1,60}){0,6}\.(?:local|internal|lan|corp|intra|svc|localdomain))(?![\w-])"),
+    re.compile(r"(?<![\w-])(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})(?![\w-])"),
+)  # fmt: skip
+_IP = re.compile(r"(?<![\w.=-])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]\d|\w)")
+_VERSION_BEFORE = re.compile(r"(?i:version|==|cudnn|driver|release)\W{0,3}$")
+_IP6 = re.compile(
+    r"(?<![\w:.])(?:(?:[0-9a-fA-F]{1,4}:){3,7}[0-9a-fA-F]{1,4}"
+    r"|(?:[0-9a-fA-F]{1,4}:){1,6}:(?:[0-9a-fA-F]{1,4}:){1,5}[0-9a-fA-F]{1,4})(?![\w:])"
+)
+_URL = re.compile(r"\b(?:https?|wss?|tcp|ftp|s3|gs|oss|hdfs|ssh|git)://[^\s\"'<>)\]]{1,500}")
+_HOST_OF_URL = re.compile(r"^[a-z0-9]+://(?:[^/@]*@)?([\w.-]+)")
+_PUBLIC = (
+    "github.com", "githubusercontent.com", "pytorch.org", "huggingface.co", "readthedocs.io", "python.org", "pypi.org",
+    "nvidia.com", "deepspeed.ai", "vllm.ai", "arxiv.org", "hf.co", "modelscope.cn", "127.0.0.1", "localhost", "0.0.0.0",
+)  # fmt: skip
+"""Hosts whose addresses everybody may know."""
+_USUAL = frozenset({
+    "root", "user", "users", "ubuntu", "admin", "runner", "work", "data", "test", "train", "model", "models", "public",
+    "shared", "local", "host", "localhost", "main", "none", "null", "true", "false", "self", "rank", "node", "worker",
+    "master", "python", "torch", "conda", "docker", "home", "workspace", "default", "group", "error", "cuda", "nccl",
+})  # fmt: skip
+"""Names that say nothing of anybody, and stand in logs for other things."""
+_MAX_NAMES = 400
+
+
+class Privacy:
+    """What replaces whose names; made for one log."""
+
+    def __init__(self, lines: Iterable[str], nodes: Iterable[str] = (), project: str = "") -> None:
+        self._project = project.rstrip("/")
+        self._given: dict[tuple[str, str], str] = {}
+        self._count: dict[str, int] = {}
+        users: dict[str, None] = {}
+        hosts: dict[str, None] = dict.fromkeys(nodes)
+        for line in lines:
+            if "/" in line:
+                users.update(dict.fromkeys(_HOMES.findall(line)))
+            if "USER" in line or "LOGNAME" in line or "ogged in" in line:
+                users.update(dict.fromkeys(_USERS.findall(line)))
+            if "@" in line:
+                for user, host in _AT.findall(line):
+                    users[user] = hosts[host] = None
+            for pattern in _HOSTS:
+                hosts.update(dict.fromkeys(pattern.findall(line)))
+        own_host = socket.gethostname()
+        names = [(name, "user") for name in (*users, _own_user())] + [(name, "host") for name in (*hosts, own_host)]
+        kinds: dict[str, str] = {}
+        for name, kind in names[:_MAX_NAMES]:
+            if _is_telling(name):
+                kinds.setdefault(name, kind)
+        listed = "|".join(re.escape(name) for name in sorted(kinds, key=len, reverse=True))
+        self._kinds = kinds
+        self._names = re.compile(rf"(?<![A-Za-z0-9])(?:{listed})(?![A-Za-z0-9])") if kinds else None
+
+    def text(self, text: str) -> str:
+        """The text with everything private replaced."""
+        text = redact(text)
+        text = _URL.sub(lambda match: self._url(match[0]), text)
+        text = _EMAIL.sub(lambda match: self._name("email", match[0]), text)
+        text = _PATH.sub(lambda match: self.path(match[0]), text)
+        if self._names is not None:
+            text = self._names.sub(lambda match: self._name(self._kinds[match[0]], match[0]), text)
+        text = _IP.sub(self._ip, text)
+        return _IP6.sub(lambda match: self._name("ip", match[0]), text)
+
+    def path(self, path: str) -> str:
+        """A path without its owner's folders: from a package, Python or the project on, else its last name."""
+        if (found := _IN_PACKAGES.search(path)) is not None:
+            return f"site-packages/{found[1]}"
+        if (found := _IN_PYTHON.search(path)) is not None:
+            return found[1]
+        if _OF_THE_SYSTEM.match(path):
+            return path
+        if self._project and path.startswith(f"{self._project}/"):
+            return path[len(self._project) + 1 :]
+        parts = re.split(r"[/\\]", path.rstrip("/\\"))
+        last = max((number for number, part in enumerate(parts[:-1]) if part in _CLONES), default=len(parts) - 1)
+        folder = "/".join(parts[:last])
+        tail = "/" if path.endswith("/") else ""
+        return f"{self._name('dir', folder)}/{'/'.join(parts[last:])}{tail}" if folder else path
+
+    def _name(self, kind: str, value: str) -> str:
+        name = self._given.get((kind, value))
+        if name is None:
+            self._count[kind] = number = self._count.get(kind, 0) + 1
+            name = self._given[kind, value] = f"<{kind}{number}>"
+        return name
+
+    def _url(self, url: str) -> str:
+        host = _HOST_OF_URL.match(url)
+        name = host[1].lower() if host is not None else ""
+        public = any(name == one or name.endswith(f".{one}") for one in _PUBLIC)
+        return url if public else self._name("url", url)
+
+    def _ip(self, match: re.Match[str]) -> str:
+        address = match[0]
+        numbers = [int(part) for part in address.split(".")]
+        if max(numbers) > 255 or numbers[0] in (0, 127, 255) or _VERSION_BEFORE.search(match.string[: match.start()]):
+            return address
+        return self._name("ip", address)
+
+
+def _is_telling(name: str) -> bool:
+    """Whether a name is somebody's, and no word that a log has for other things too."""
+    lowered = name.lower()
+    plain = len(name) < 3 or name.startswith("<") or name.replace(".", "").isdigit()
+    return not (plain or lowered in _USUAL or lowered in _CLONES or keyword.iskeyword(name))
+
+
+def _own_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return os.environ.get("USER", "")

@@ -1,0 +1,176 @@
+"""The source around the frames of a failure: of the run's files, or of the packages here, where those are the same.
+
+A package of another release has other lines at that place: lines are shown only where the line that the log prints
+of the frame stands in the file, and then it is said from which release they are.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from gonogo.evidence.library import is_library
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.traceback import LogFrame
+from gonogo.evidence.paths import is_file, opened
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding import Text
+
+_BEFORE, _AFTER = 8, 5
+_MAX_BYTES = 2 << 20
+_MAX_EXCERPTS = 6
+_MAX_LINE_LENGTH = 160
+_MAX_SIGNATURE = 6
+"""Lines of a function's head that are shown where they stand further above."""
+_IN_PACKAGES = re.compile(r"(?:site|dist)-packages[/\\](.*)")
+
+_FROM_RUN = Text("the run's file", "运行的文件")
+_FROM_HERE = Text("{package} {version} as installed here", "本机安装的 {package} {version}")
+_OTHER_RELEASE = Text("; the run had {version}", "；运行时为 {version}")
+
+
+@dataclass(frozen=True)
+class SourceExcerpt:
+    """Lines around a frame's; ``origin`` says whose file it is."""
+
+    frame: LogFrame
+    origin: Text
+    lines: tuple[tuple[int, str], ...]
+    at: int
+
+
+def source_around(
+    log: FailureLog, files: Mapping[str, SourceFile], released: Mapping[str, str] | None = None
+) -> Iterator[SourceExcerpt]:
+    """The source around the frames that matter most, the innermost of the first error first.
+
+    ``files`` are the run's own by their paths; ``released`` are files of the release that the run had, by their paths
+    below site-packages, where they were fetched.
+    """
+    shown = 0
+    seen: set[tuple[str, int]] = set()
+    for frame in _frames(log):
+        if shown >= _MAX_EXCERPTS or (frame.path, frame.line) in seen:
+            continue
+        seen.add((frame.path, frame.line))
+        excerpt = _excerpt(frame, log, files, released or {})
+        if excerpt is not None:
+            shown += 1
+            yield excerpt
+
+
+def _frames(log: FailureLog) -> Iterator[LogFrame]:
+    from gonogo.evidence.log.role import Role
+
+    errors: Iterable[LoggedError] = [error for error in (*log.errors, *log.cut) if error.role is Role.ROOT]
+    for error in list(errors)[:3]:
+        frames = [frame for frame in error.all_frames if frame.line]
+        if not frames:
+            continue
+        yield frames[-1]
+        own = next((frame for frame in reversed(frames) if not is_library(frame.path)), None)
+        if own is not None:
+            yield own
+        yield from reversed(frames[-4:-1])
+
+
+def _excerpt(
+    frame: LogFrame, log: FailureLog, files: Mapping[str, SourceFile], released: Mapping[str, str]
+) -> SourceExcerpt | None:
+    packaged = _IN_PACKAGES.search(frame.path)
+    if packaged is not None:
+        relative = packaged[1].replace("\\", "/")
+        package, version = _distribution(relative)
+        told = log.setup.version_texts.get(package.lower().replace("_", "-"), "")
+        if relative in released:
+            origin = Text(f"{package} {told}", f"{package} {told}")
+            return _around(frame, released[relative], origin)
+        if version is None:
+            return None
+        path = Path(sysconfig.get_paths()["purelib"], relative)
+        text = _read(path)
+        if text is None:
+            return None
+        origin = _FROM_HERE.format(package=package, version=version)
+        if told and told != version:
+            other = _OTHER_RELEASE.format(version=told)
+            origin = Text(origin.en + other.en, origin.zh + other.zh)
+        return _around(frame, text, origin)
+    source = _file_of(frame.path, files)
+    return _around(frame, source.text, _FROM_RUN) if source is not None else None
+
+
+def _around(frame: LogFrame, text: str, origin: Text) -> SourceExcerpt | None:
+    lines = text.splitlines()
+    at = _line_of(frame, lines)
+    if at is None:
+        return None
+    first, last = max(at - _BEFORE, 1), min(at + _AFTER, len(lines))
+    numbers = [*_signature(frame, lines, first), *range(first, last + 1)]
+    return SourceExcerpt(
+        frame, origin, tuple((number, lines[number - 1].rstrip()[:_MAX_LINE_LENGTH]) for number in numbers), at
+    )
+
+
+def _line_of(frame: LogFrame, lines: list[str]) -> int | None:
+    """The line that the log prints of a frame, counted from 1; None where the file doesn't have it."""
+    code = frame.code.strip()
+    if not code:
+        return None  # any file has a line of that number
+    if frame.line <= len(lines) and lines[frame.line - 1].strip().startswith(code[:80]):
+        return frame.line
+    same = [number for number, line in enumerate(lines, 1) if line.strip() == code]
+    return min(same, key=lambda number: abs(number - frame.line), default=None) if len(code) > 12 else None
+
+
+def _signature(frame: LogFrame, lines: list[str], first: int) -> list[int]:
+    """The lines of the head of the frame's function, where they stand above what is shown."""
+    name = frame.function.rpartition(".")[2]
+    if not name.isidentifier():
+        return []
+    head = re.compile(rf"\s*(?:async )?def {re.escape(name)}\b")
+    start = next((number for number in range(first - 1, 0, -1) if head.match(lines[number - 1])), None)
+    if start is None:
+        return []
+    end = start
+    while end < min(start + _MAX_SIGNATURE - 1, first - 1) and not lines[end - 1].rstrip().endswith(":"):
+        end += 1
+    return list(range(start, end + 1))
+
+
+def _distribution(relative: str) -> tuple[str, str | None]:
+    """The package of a path below site-packages, by its folder, and the version that is installed here."""
+    name = relative.partition("/")[0].removesuffix(".py")
+    try:
+        return name, metadata.version(name)
+    except (metadata.PackageNotFoundError, ValueError):
+        return name, None
+
+
+def _file_of(path: str, files: Mapping[str, SourceFile]) -> SourceFile | None:
+    """The run's file that a frame means: the one with most of the path's last parts, and its name at least."""
+    wanted = re.split(r"[/\\]", path)
+    best, most = None, 0
+    for name, source in files.items():
+        parts = re.split(r"[/\\]", name)
+        same = 0
+        while same < min(len(parts), len(wanted)) and parts[-1 - same] == wanted[-1 - same]:
+            same += 1
+        if same > most:
+            best, most = source, same
+    return best
+
+
+def _read(path: Path) -> str | None:
+    if not is_file(path):
+        return None
+    try:
+        with opened(path) as file:
+            data = file.read(_MAX_BYTES + 1)
+    except OSError:
+        return None
+    return data.decode("utf-8", "replace") if len(data) <= _MAX_BYTES else None

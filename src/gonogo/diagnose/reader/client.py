@@ -1,0 +1,189 @@
+"""A model on a server that speaks OpenAI's protocol, asked once; whatever goes wrong is one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from gonogo.diagnose.reader.answer import INSTRUCTIONS, SCHEMA
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.install import install_hint
+from gonogo.finding.redaction import redact
+
+_MAX_BYTES = 1 << 20
+_MAX_ANSWER_TOKENS = 4000
+_NEEDS_CLIENT = Text("--reader needs the openai client: {install}", "--reader 需要 openai 客户端：{install}")
+_NO_URL = Text(
+    "--reader-url {url}: must be an address such as http://127.0.0.1:8000/v1",
+    "--reader-url {url}：请写成 http://127.0.0.1:8000/v1 这样的地址",
+)
+_NO_KEY = Text(
+    "--reader {model}: set OPENAI_API_KEY, or name a server of your own with --reader-url",
+    "--reader {model}：请设置 OPENAI_API_KEY，或用 --reader-url 指定自己的服务器",
+)
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+class NoAnswer(Exception):
+    """The model gave no answer; ``why`` is the sentence."""
+
+    def __init__(self, why: Text) -> None:
+        super().__init__(why.en)
+        self.why = why
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a model is asked. ``url`` is None for the client's own default, or what OPENAI_BASE_URL says."""
+
+    model: str
+    url: str | None = None
+    timeout: float = 120.0
+
+    @property
+    def address(self) -> str:
+        """The address, free of a password."""
+        return self.url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+
+    @property
+    def host(self) -> str:
+        """Who is asked, as reports name it."""
+        return urlsplit(self.address).hostname or "?"
+
+    def check(self) -> None:
+        """Raise UserError where it can't be asked at all: no client, no address, no key."""
+        parts = _split(self.address)
+        if parts is None or parts[0] not in ("http", "https") or not parts[1]:
+            raise UserError(_NO_URL.format(url=repr(redact(self.address))))
+        try:
+            import openai  # noqa: F401
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "openai":
+                raise
+            raise UserError(_NEEDS_CLIENT.format(install=install_hint("reader"))) from None
+        if self.url is None and not os.environ.get("OPENAI_API_KEY"):
+            raise UserError(_NO_KEY.format(model=self.model))
+
+    def _key(self) -> str:
+        """OPENAI_API_KEY, but never over a network in the clear."""
+        parts = urlsplit(self.address)
+        safe = parts.scheme == "https" or (parts.hostname or "") in _LOCAL
+        return (os.environ.get("OPENAI_API_KEY") if safe else None) or "none"
+
+    def ask(self, evidence: str) -> str:
+        """What the model says of the evidence. Raises NoAnswer."""
+        messages = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": evidence}]
+        strict = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA}}
+        whole = {"response_format": strict, "max_tokens": _MAX_ANSWER_TOKENS, "temperature": 0}
+        ends = time.monotonic() + self.timeout
+        try:
+            return self._asked(messages, whole, ends)
+        except _NotTaken:  # the server knows none of these settings, or not with this model
+            return self._asked(messages, {}, ends)
+
+    def _asked(self, messages: list[dict[str, str]], settings: dict[str, Any], ends: float) -> str:
+        import openai
+
+        left = max(ends - time.monotonic(), 0.1)
+        client = openai.OpenAI(api_key=self._key(), base_url=self.address, timeout=left, max_retries=0)
+        try:
+            with client.chat.completions.with_streaming_response.create(
+                model=self.model, messages=messages, stream=False, **settings
+            ) as response:  # fmt: skip
+                data = bytearray()
+                for part in response.iter_bytes():
+                    data += part
+                    if len(data) > _MAX_BYTES:
+                        raise NoAnswer(Text("its answer is longer than 1 MiB", "回答超过 1 MiB"))
+                    if time.monotonic() > ends:
+                        raise NoAnswer(_too_late(self.timeout))
+        except openai.APITimeoutError:
+            raise NoAnswer(_too_late(self.timeout)) from None
+        except openai.APIStatusError as error:
+            if error.status_code in (400, 422) and settings:
+                raise _NotTaken from None
+            raise NoAnswer(_refused(error.status_code, self.model, _said(error))) from None
+        except (openai.APIError, OSError, ValueError) as error:
+            raise NoAnswer(
+                Text("{host} can't be reached: {why}", "无法连接 {host}：{why}").format(
+                    host=self.host, why=_cause(error)
+                )
+            ) from None
+        except Exception as error:  # whatever the client's own HTTP library raises while it reads
+            if isinstance(error, NoAnswer):
+                raise
+            why = _too_late(self.timeout) if "timeout" in type(error).__name__.lower() else None
+            raise NoAnswer(
+                why or Text("the connection broke: {why}", "连接中断：{why}").format(why=_cause(error))
+            ) from None
+        return _content(bytes(data))
+
+
+class _NotTaken(Exception):
+    """The server refuses the settings of a request."""
+
+
+def _split(url: str) -> tuple[str, str | None] | None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts.scheme, parts.hostname
+
+
+def _too_late(seconds: float) -> Text:
+    return Text(
+        "no answer within {seconds:.0f} s (--reader-timeout)", "{seconds:.0f} 秒内没有回答（--reader-timeout）"
+    ).format(seconds=seconds)
+
+
+def _refused(status: int, model: str, said: str) -> Text:
+    if status in (401, 403):
+        return Text(
+            "the server refuses the key (OPENAI_API_KEY): {said}", "服务器拒绝了密钥（OPENAI_API_KEY）：{said}"
+        ).format(said=said)
+    if status == 404:
+        return Text("the server has no model {model}: {said}", "服务器没有模型 {model}：{said}").format(
+            model=model, said=said
+        )
+    return Text("the server answers {status}: {said}", "服务器返回 {status}：{said}").format(status=status, said=said)
+
+
+def _said(error: Any) -> str:
+    body = getattr(error, "body", None)
+    message = body.get("message") if isinstance(body, dict) else None
+    return redact(" ".join(str(message or getattr(error, "message", "") or error).split()))[:200]
+
+
+def _cause(error: BaseException) -> str:
+    inner: BaseException = error
+    while inner.__cause__ is not None:
+        inner = inner.__cause__
+    return redact(" ".join(str(inner).split()))[:200] or type(inner).__name__
+
+
+_NO_COMPLETION = Text("what it sent is no answer of this protocol", "返回的内容不符合该协议")
+
+
+def _content(data: bytes) -> str:
+    """What the model says in a completion. Raises NoAnswer for a refusal, and for what is no completion."""
+    try:
+        choice = json.loads(data)["choices"][0]
+        message = choice["message"]
+        content, refusal = message.get("content"), message.get("refusal")
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        raise NoAnswer(_NO_COMPLETION) from None
+    if isinstance(refusal, str) and refusal.strip():
+        said = " ".join(refusal.split())[:200]
+        raise NoAnswer(Text("the model refuses: {said}", "模型拒绝回答：{said}").format(said=said))
+    if choice.get("finish_reason") == "content_filter":
+        raise NoAnswer(Text("the server's filter stopped the answer", "服务器的内容过滤中止了回答"))
+    if not isinstance(content, str) or not content.strip():
+        raise NoAnswer(Text("the answer is empty", "回答为空"))
+    return content

@@ -1,0 +1,376 @@
+"""What an exception's own words and its line come to, where no hazard knows more: why it failed, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gonogo.evidence.failure.misfit import FORMS, Misfit, library_package, misfit_in
+from gonogo.evidence.failure.native import readable
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.finding import Text
+from gonogo.finding.failure import CodePlace, FailureFacts, Message, RaisedException
+
+_MAX_MESSAGE = 400
+_CHECK = compiled_when_used(r"^assert\s+(.+?)(?:,\s*(?:[f\"'(\\].*)?)?$")
+_DIVISOR = compiled_when_used(r"(?://|/|%)=? ?\(?([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)")
+_NONE_USED = compiled_when_used(
+    r"object has no attribute '(\w{1,120})'|object is not (subscriptable|callable|iterable)"
+)
+_SUBSCRIPT = compiled_when_used(r"([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
+_ADVICE = compiled_when_used(
+    r"(?i)(?:^|(?<=[.!;:\n)]) ?)((?:please|you (?:should|need to|must|can|may)|try|consider|make sure|use |set |call "
+    r"|install |pass |add |remove |reduce |increase |to fix|instead,? |specify|enable|disable|upgrade|downgrade|run )"
+    r"[^\n]{3,300}?)"
+    r"(?:\.(?=\s|$)|$|\n)"
+)
+_REQUIRES = compiled_when_used(
+    r"(?i)([^.\n]{3,200}?(?: must (?:be|not|have|match)| should (?:be|not|match)| (?:is|are) required| requires? "
+    r"| needs? to be"
+    r"| only (?:support|work|implemented)| not supported| (?:cannot|can't) be used)[^.\n]{0,200})"
+)
+_NOT_INITIALIZED = compiled_when_used(r"(.{3,120}?) is not initialized")
+
+
+class Statement(NamedTuple):
+    """Why it failed as a clause, what to change, and whether no other reading is left of what happened."""
+
+    because: Text
+    change: Text | None
+    sure: bool
+    at: CodePlace | None = None
+    """Where it is to be read, if not where it was raised: the call of a function that only checks."""
+
+
+def statement_of(facts: FailureFacts, versions: Mapping[str, str]) -> Statement | None:
+    """What the last exception of the chain says; None where the log has none."""
+    if not facts.chain:
+        return None
+    raised = _telling(facts.chain)
+    misfit = misfit_in(facts, versions)
+    because: Text | None = None
+    change: Text | None = None
+    if misfit is not None and raised.message.form in FORMS:
+        because, change = _of_misfit(misfit, versions)
+    else:
+        because, change = _by_form(raised)
+    because = because or _as_said(raised)
+    change = change or _advice(raised.message) or _where_to_look(facts)
+    return Statement(because, change, _is_plain(raised, facts), _checked_at(raised))
+
+
+_CHECKS = compiled_when_used(r"(?i)ensure|assert|check|validate|verify|raise_|require|^_?divide$")
+
+
+def _checked_at(raised: RaisedException) -> CodePlace | None:
+    """The frame that calls a function whose only work is to check: its line has the names that are meant."""
+    frames = raised.frames
+    if len(frames) < 2 or not frames[-2].code or not _CHECKS.search(frames[-1].function):
+        return None
+    name = frames[-1].function.rpartition(".")[2]
+    return frames[-2] if f"{name}(" in frames[-2].code else None
+
+
+def _telling(chain: tuple[RaisedException, ...]) -> RaisedException:
+    """The exception of the chain that says most: the last, unless it only passes on what another says."""
+    last = chain[-1]
+    if len(chain) > 1 and (not last.message.text or last.message.text.startswith("Hard failure due to")):
+        return chain[-2]
+    return last
+
+
+def _by_form(raised: RaisedException) -> tuple[Text | None, Text | None]:
+    message, code = raised.message, raised.frames[-1].code if raised.frames else ""
+    if message.form == "missing_key":
+        return _of_key(message, code, raised)
+    if message.form == "state_dict":
+        return Text(
+            "the keys of the checkpoint are not those of {model}", "checkpoint 的键与 {model} 的键不一致"
+        ).format(model=message.subject or "the model"), None
+    if message.form == "undefined_symbol":
+        package = library_package(message.subject)
+        return (
+            Text(
+                "{package} was compiled for another build: its library misses {symbol}",
+                "{package} 是针对另一构建编译的：其库找不到符号 {symbol}",
+            ).format(package=package, symbol=readable(message.names[0])),
+            Text(
+                "reinstall or rebuild {package} for the installed torch (a wheel for its version, CUDA and C++ ABI)",
+                "按已安装的 torch 重新安装或编译 {package}（版本、CUDA 与 C++ ABI 均对应的 wheel）",
+            ).format(package=package),
+        )
+    if message.subject == "NoneType" or message.text.startswith("'NoneType' object"):
+        return _of_none(message, code)
+    if raised.type == "ZeroDivisionError":
+        return _of_zero(code)
+    if (checked := _checked_at(raised)) is not None and message.text:
+        return _of_call(checked, message), None
+    if raised.type == "AssertionError":
+        return _of_assertion(message, code)
+    if found := _NOT_INITIALIZED.search(message.text):
+        return _uninitialized(found.group(1)), None
+    return None, None
+
+
+def _of_key(message: Message, code: str, raised: RaisedException) -> tuple[Text, Text | None]:
+    key = message.names[0][:120]
+    if message.subject == "config":
+        return (
+            Text(
+                "the config has no entry '{key}', which the program reads", "程序要读取的配置项 “{key}” 不存在"
+            ).format(key=key),
+            Text(
+                "add the section or key {key} to the config (on the command line: +{key}=…), as the entry point that "
+                "reads "
+                "it expects",
+                "在配置中补上 {key} 一节或一项（命令行：+{key}=…），与读取它的入口一致",
+            ).format(key=key),
+        )
+    holder = next((found.group(1) for found in _SUBSCRIPT.finditer(code) if key in code), "")
+    if holder:
+        return (
+            Text("{holder} has no key '{key}'", "{holder} 中没有键 “{key}”").format(holder=holder, key=key),
+            Text(
+                "print {holder}.keys() at that line: either what fills it (the data set's columns, the collator, "
+                "another "
+                "release of the library) names it otherwise, or the name is mistyped",
+                "在该行打印 {holder}.keys()：或是填充它的一方（数据集的列、collator、库的另一版本）用了别的名字，或是写"
+                "错了名字",
+            ).format(holder=holder),
+        )
+    return (
+        Text("{where} has no entry '{key}'", "{where}中没有条目 “{key}”").format(where=_what_is_read(raised), key=key),
+        None,
+    )
+
+
+def _what_is_read(raised: RaisedException) -> Text:
+    function = raised.frames[-1].function if raised.frames else ""
+    if function and not function.startswith("<"):
+        return Text(f"what {function} looks up", f"{function} 所查找的对象")
+    return Text("what is looked up", "所查找的对象")
+
+
+def _of_none(message: Message, code: str) -> tuple[Text | None, Text | None]:
+    used = _NONE_USED.search(message.text)
+    what = ""
+    if used is not None and used.group(1):
+        found = re.search(rf"([A-Za-z_][\w.\[\]'\"]*)\.{re.escape(used.group(1))}\b", code)
+        what = found.group(1) if found is not None else ""
+    elif used is not None:
+        ends = {"subscriptable": r"\[", "callable": r"\("}.get(used.group(2), "")
+        found = re.search(rf"([A-Za-z_][\w.]*){ends}", code) if ends else None
+        what = found.group(1) if found is not None else ""
+    if not what:
+        return None, None
+    return (
+        Text("{what} is None there", "该处的 {what} 是 None").format(what=what),
+        Text(
+            "find what leaves {what} as None (an entry that has no value, an argument that was not passed, a branch "
+            "that "
+            "returns nothing), and skip or fill it",
+            "找出为什么 {what} 是 None（没有值的条目、未传入的参数、没有返回值的分支），跳过或补上它",
+        ).format(what=what),
+    )
+
+
+def _of_zero(code: str) -> tuple[Text | None, Text | None]:
+    found = _DIVISOR.search(code)
+    if found is None:
+        return None, None
+    return (
+        Text("it divides by {name}, which is 0", "除数 {name} 为 0").format(name=found.group(1)),
+        Text("give {name} a value above 0", "把 {name} 设为大于 0 的值").format(name=found.group(1).rpartition(".")[2]),
+    )
+
+
+def _of_assertion(message: Message, code: str) -> tuple[Text | None, Text | None]:
+    check = _CHECK.match(code)
+    said = _first_lines(message.text)
+    tested = (check.group(1) if check is not None else code).strip().rstrip("\\,").strip()
+    if found := _NOT_INITIALIZED.search(message.text):
+        return _uninitialized(found.group(1)), None
+    if not tested or tested.startswith(("raise ", "assert")):
+        return (Text(f"a check does not hold: {said}", f"一项检查不成立：{said}"), None) if said else (None, None)
+    if not said:
+        return Text(f"the check `{tested}` does not hold", f"检查 `{tested}` 不成立"), None
+    return Text(f"the check `{tested}` does not hold: {said}", f"检查 `{tested}` 不成立：{said}"), None
+
+
+def _of_call(place: CodePlace, message: Message) -> Text:
+    said, code = _first_lines(message.text), place.code.rstrip(",(").strip()
+    return Text(f"in `{code}`, {said}", f"`{code}` 中：{said}")
+
+
+def _uninitialized(what: str) -> Text:
+    return Text(
+        f"the {what} was asked for before it was set up: this process never called what sets it up, or the caller is "
+        f"written "
+        "for another release, which sets it up elsewhere",
+        f"{what} 尚未建立就被使用：本进程没有调用建立它的函数，或调用方是为在别处建立它的另一版本编写的",
+    )
+
+
+def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None, Text | None]:
+    what = _what_is_lacking(misfit)
+    if misfit.form == "unexpected_keyword" and misfit.subject.rpartition(".")[2] == "forward":
+        name = misfit.names[0]
+        return (
+            Text(
+                "the batch has an entry '{name}' that the model's forward does not take: the tokenizer or the collator "
+                "makes "
+                "it",
+                "batch 中的 “{name}” 不是模型 forward 的参数：它由 tokenizer 或 collator 产生",
+            ).format(name=name),
+            Text(
+                "leave {name} out: return_{name}=False when tokenizing, remove_unused_columns=True, or drop it in the "
+                "collator; the tokenizer class may be another model's",
+                "去掉 {name}：分词时 return_{name}=False、remove_unused_columns=True，或在 collator 中删除；tokenizer "
+                "类也可能属于另一模型",
+            ).format(name=name),
+        )
+    lacks, asks = _named(misfit.lacks, misfit.lacks_version), _named(misfit.asks, misfit.asks_version)
+    if misfit.asks and misfit.lacks:
+        because = Text(
+            "{asks} and {lacks} do not fit each other: {what}", "{asks} 与 {lacks} 版本不匹配：{what}"
+        ).format(asks=asks, lacks=lacks, what=what)
+        change = Text(
+            "install the release of {lacks} that {asks} asks for (its requirements), or a release of {asks} made for "
+            "{there}",
+            "安装 {asks} 所要求的 {lacks} 版本（见其 requirements），或为 {there} 编写的 {asks} 版本",
+        ).format(lacks=misfit.lacks, asks=misfit.asks, there=lacks)
+        return because, change
+    if misfit.lacks and misfit.form == "no_attribute" and not misfit.subject.islower() and "." not in misfit.subject:
+        return what, Text(
+            "what asks for it expects another kind of model or object, or another release of {lacks}: compare the "
+            "release "
+            "that it was written for with {there}",
+            "请求它的代码针对的是另一种模型（对象），或另一版本的 {lacks}：请比较它所对应的版本与 {there}",
+        ).format(lacks=misfit.lacks, there=lacks)
+    if misfit.lacks:
+        because = Text("{what}", "{what}").format(what=what)
+        change = Text(
+            "install a release of {lacks} that has it, or change the call: what asks for it was written for another "
+            "release "
+            "than {there}",
+            "安装具有它的 {lacks} 版本，或修改调用处：请求它的代码是为不同于 {there} 的版本编写的",
+        ).format(lacks=misfit.lacks, there=lacks)
+        return because, change
+    if misfit.asks:
+        because = Text("{asks} calls it so, and {what}", "{asks} 这样调用它，而{what}").format(asks=asks, what=what)
+        change = Text(
+            "take the releases that {asks} is made for (its requirements): what it calls is of another release",
+            "使用 {asks} 所适配的版本（见其 requirements）：它所调用的是另一版本",
+        ).format(asks=misfit.asks)
+        return because, change
+    if misfit.by_user:
+        return what, Text(
+            "change the call in your line, or install the release that it was written for (version)",
+            "修改你自己的这一行，或安装它所对应的版本",
+        )
+    told = ", ".join(f"{name} {version}" for name, version in list(versions.items())[:6])
+    if told:
+        return what, Text(
+            "caller and callee are of different releases; the run has {told}: take those that the framework's "
+            "requirements "
+            "name",
+            "调用方与被调用方版本不同；运行中有 {told}：请使用框架 requirements 所列的版本",
+        ).format(told=told)
+    return what, Text(
+        "caller and callee are of different releases: give the lines above this one, or pip freeze, and compare the "
+        "versions "
+        "of both packages",
+        "调用方与被调用方版本不同：请给出此行之前的内容或 pip freeze，并比较两个包的版本",
+    )
+
+
+def _what_is_lacking(misfit: Misfit) -> Text:
+    subject, names = misfit.subject, misfit.names
+    if misfit.form == "unexpected_keyword":
+        return Text(f"{subject} takes no argument {names[0]}", f"{subject} 没有参数 {names[0]}")
+    if misfit.form == "missing_arguments":
+        listed = ", ".join(names)
+        return Text(f"{subject} is called without {listed}", f"调用 {subject} 时缺少 {listed}")
+    if misfit.form == "argument_count":
+        return Text(
+            f"{subject} takes {names[0]} arguments and is given {names[1]}",
+            f"{subject} 接受 {names[0]} 个参数，却传入 {names[1]} 个",
+        )
+    if misfit.form == "no_attribute":
+        return Text(f"{subject} has no {names[0]}", f"{subject} 没有 {names[0]}")
+    if misfit.form == "not_importable":
+        return Text(f"{subject} has no {names[0]}", f"{subject} 中没有 {names[0]}")
+    if misfit.form == "undefined_symbol":
+        return Text(
+            f"its library misses {readable(names[0])}, since it was compiled for another build of torch",
+            f"其库找不到 {readable(names[0])}，因为它是针对另一构建的 torch 编译的",
+        )
+    top = subject.partition(".")[0]
+    if top != subject:
+        return Text(f"{top} has no module {subject}", f"{top} 没有模块 {subject}")
+    return Text(f"{subject} is not installed", f"没有安装 {subject}")
+
+
+def _named(package: str, version: str) -> str:
+    return f"{package} {version}".strip()
+
+
+def _as_said(raised: RaisedException) -> Text:
+    said = _first_lines(raised.message.text)
+    text = f"{raised.type}: {said}" if said else raised.type
+    return Text(f"it raised {text}", f"抛出 {text}")
+
+
+def _first_lines(text: str) -> str:
+    """The whole message as one line, cut where it gets long."""
+    joined = " ".join(text.split())
+    return joined if len(joined) <= _MAX_MESSAGE else f"{joined[:_MAX_MESSAGE]}…"
+
+
+def _advice(message: Message) -> Text | None:
+    """What the message itself tells to do, or to hold to."""
+    text = message.text[:4000]
+    found = _ADVICE.search(text) or _REQUIRES.search(text)
+    if found is None:
+        return None
+    advice = " ".join(found.group(1).split()).strip(" .")
+    return Text(f"as the message says, {advice}", f"按消息所说：{advice}")
+
+
+def _where_to_look(facts: FailureFacts) -> Text | None:
+    at, yours = facts.at, facts.your_line
+    if yours is not None:
+        place = f"{yours.path}:{yours.line}"
+        return Text(f"look at your line {place}", f"请看你自己的 {place}")
+    if at is not None and at.package:
+        where = f"{at.module}.{at.function}" if at.module else at.function
+        release = _named(at.package, at.release)
+        return Text(
+            f"read {where} of {release} at line {at.line}, where it is raised; a later or earlier release of "
+            f"{at.package} may "
+            "differ",
+            f"请看 {release} 中抛出它的 {where}（第 {at.line} 行）；{at.package} 的其他版本可能不同",
+        )
+    return None
+
+
+# fmt: off
+_PLAIN = frozenset((
+    "KeyError", "IndexError", "NameError", "TypeError", "ValueError", "AttributeError", "AssertionError",
+    "ZeroDivisionError", "FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "PermissionError",
+    "UnboundLocalError", "ImportError", "ModuleNotFoundError", "NotImplementedError", "SyntaxError", "StopIteration",
+    "RecursionError", "FileExistsError", "UnicodeDecodeError", "JSONDecodeError", "OverflowError", "RuntimeError",
+))
+# fmt: on
+_LATE = compiled_when_used(
+    r"CUDA|NCCL|cuda|asynchronous|HIP error|NPU|ACL|out of memory|DataLoader worker|Caught \w+ in "
+)
+
+
+def _is_plain(raised: RaisedException, facts: FailureFacts) -> bool:
+    """True for a plain exception that the user's own line raised: it is what happened, whatever the reason."""
+    at: CodePlace | None = raised.frames[-1] if raised.frames else None
+    if at is None or at.owner != "user" or at.path.startswith("<"):
+        return False
+    return raised.type in _PLAIN and not _LATE.search(raised.message.text) and not facts.collectives

@@ -1,0 +1,115 @@
+"""All facts of a failure in one struct: the first exception and what it led to, where, and what ranks waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.failure.collectives import collective_calls
+from gonogo.evidence.failure.message import parsed_message
+from gonogo.evidence.failure.native import native_symbols
+from gonogo.evidence.log.code_owner import code_place
+from gonogo.evidence.log.exit_summary import exits, first_failure
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.log.stall import is_time_out
+from gonogo.evidence.log.traceback import LogFrame, Raised
+from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException
+
+_MAX_CHAIN = 12
+_MAX_FRAMES = 80
+
+
+@lru_cache(maxsize=1)
+def failure_facts(log: FailureLog) -> FailureFacts:
+    """The facts of the first failure that the log tells of; all empty where it tells of none."""
+    versions = log.setup.version_texts
+    root = first_failure(log)
+    error = first_error(log)
+    if error is not None:
+        error = _ended_by(log, error)
+    chain = tuple(_chain(error, versions)) if error is not None else ()
+    frames = chain[-1].frames if chain else ()
+    return FailureFacts(
+        chain=chain,
+        at=frames[-1] if frames else None,
+        your_line=next((frame for one in reversed(chain) for frame in reversed(one.frames) if _is_users(frame)), None),
+        root_rank=root.rank if root is not None else None,
+        collectives=tuple(collective_calls(log)),
+        native=tuple(native_symbols(log)),
+        exit_codes=tuple(dict.fromkeys(code for _, code in exits(log))),
+        versions=_versions_of(chain, versions),
+    )
+
+
+def first_error(log: FailureLog) -> LoggedError | None:
+    """The exception that failed first and follows from no other's failure.
+
+    That of the rank that torchrun names; else the earliest by the clocks of the ranks, where all of them have a time;
+    else the first in the logs.
+    """
+    roots = [error for error in log.errors if error.role is Role.ROOT]
+    own = [error for error in roots if not is_time_out(error.message)] or roots
+    if not own:
+        return None
+    root = first_failure(log)
+    if root is not None and root.rank is not None:
+        of_rank = [error for error in own if root.rank in error.ranks]
+        if of_rank:
+            return of_rank[0]
+    times = {index: min((time for _, time in error.times), default=None) for index, error in enumerate(own)}
+    if len({error.ranks for error in own}) > 1 and all(time is not None for time in times.values()):
+        return own[min(times, key=lambda index: times[index] or 0.0)]
+    return own[0]
+
+
+def _ended_by(log: FailureLog, error: LoggedError) -> LoggedError:
+    """The exception to which the chain that begins with that one led."""
+    by_cause = {
+        (cause.at.path, cause.at.number): one
+        for one in log.errors
+        if one.role is Role.ROOT and (cause := one.raised.cause) is not None
+    }
+    for _ in range(_MAX_CHAIN):
+        next_one = by_cause.get((error.raised.at.path, error.raised.at.number))
+        if next_one is None:
+            break
+        error = next_one
+    return error
+
+
+def _chain(error: LoggedError, versions: Mapping[str, str]) -> Iterator[RaisedException]:
+    raised: list[Raised] = [error.raised]
+    while (cause := raised[-1].cause) is not None and len(raised) < _MAX_CHAIN:
+        raised.append(cause)
+    for one in reversed(raised):
+        yield RaisedException(
+            type=one.type,
+            message=parsed_message(one.type, one.message),
+            frames=tuple(code_place(frame, versions) for frame in _inner_and_outer(one.frames)),
+            log=one.at.path,
+            line=one.at.number,
+            ranks=error.ranks if one is error.raised else (),
+            time=one.at.time,
+        )
+
+
+def _inner_and_outer(frames: tuple[LogFrame, ...]) -> tuple[LogFrame, ...]:
+    """The frames, without the middle of an endless recursion."""
+    return frames if len(frames) <= _MAX_FRAMES else (*frames[:10], *frames[10 - _MAX_FRAMES :])
+
+
+def _is_users(frame: CodePlace) -> bool:
+    return frame.owner == "user" and not frame.path.startswith("<")
+
+
+def _versions_of(chain: Iterable[RaisedException], versions: Mapping[str, str]) -> dict[str, str]:
+    """The versions that are known of packages in the frames and messages of the chain."""
+    named: set[str] = set()
+    for one in chain:
+        named |= {frame.package for frame in one.frames if frame.package}
+        named |= {package.name for package in one.message.packages}
+        for module in (one.message.subject, *one.message.symbols):
+            named.add(canonical(module.partition(".")[0]))
+    return {name: version for name, version in sorted(versions.items()) if name in named}

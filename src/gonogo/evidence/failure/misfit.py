@@ -1,0 +1,122 @@
+"""Two packages of which one asks for what the other has not: which they are, and what is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from gonogo.evidence.log.code_owner import distribution_of
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException
+
+FORMS = (
+    *("unexpected_keyword", "missing_arguments", "argument_count", "no_attribute", "not_importable", "no_module"),
+    "undefined_symbol",
+)
+_OF_CLASS = tuple(
+    (compiled_when_used(rf"^(?:{names})\b"), package)
+    for package, names in (
+        ("trl", r"(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|GKD|Reward|AsyncGRPO)(?:Trainer|Config)"),
+        (
+            "transformers",
+            r"(?:Seq2Seq)?(?:Trainer|TrainingArguments)|\w+For(?:CausalLM|ConditionalGeneration|SequenceClassification)"
+            r"|GenerationConfig|DynamicCache|PreTrained\w+|PretrainedConfig|AutoModel\w*|BitsAndBytesConfig",
+        ),
+        ("accelerate", r"Accelerator|AcceleratorState|PartialState|FullyShardedDataParallelPlugin|DeepSpeedPlugin"),
+        ("peft", r"Lora\w*Config|PeftModel\w*|LoraModel|LoraLayer"),
+        (
+            "megatron-core",
+            r"PackedSeqParams|TransformerConfig|MLATransformerConfig|GPTModel|ModelParallelConfig|OptimizerConfig"
+            r"|DistributedDataParallelConfig|TransformerLayer|TEDotProductAttention|DistributedOptimizer",
+        ),
+        ("deepspeed", r"DeepSpeed\w+|PipelineModule"),
+        (
+            "vllm",
+            r"LLM|AsyncLLM\w*|EngineArgs|AsyncEngineArgs|SamplingParams|VllmConfig|LoRARequest|LLMEngine|FusedMoE"
+            r"|GPUModelRunner|WorkerWrapperBase",
+        ),
+        ("torch", r"DeviceMesh|DTensor|FullyShardedDataParallel|DistributedDataParallel|FSDPModule"),
+    )
+)
+"""Classes that are known by their names alone, and the distribution that they are of."""
+
+
+class Misfit(NamedTuple):
+    """``asks`` wants ``name`` of ``lacks``. Packages are empty where it is not told whose code it is.
+
+    ``by_user``: it is the user's own line that asks.
+    """
+
+    form: str
+    lacks: str
+    lacks_version: str
+    asks: str
+    asks_version: str
+    subject: str
+    names: tuple[str, ...]
+    by_user: bool
+    at: CodePlace | None
+
+
+def misfit_in(facts: FailureFacts, versions: Mapping[str, str]) -> Misfit | None:
+    """The misfit that the failure's own words tell of, or None: of its first exception that has such words."""
+    for raised in facts.chain:
+        if raised.message.form in FORMS and (found := _misfit(raised, versions)) is not None:
+            return found
+    return None
+
+
+def _misfit(raised: RaisedException, versions: Mapping[str, str]) -> Misfit | None:
+    message, frames = raised.message, raised.frames
+    if message.subject == "NoneType":
+        return None
+    at = _asking(frames, message.form)
+    lacks = _lacking(message.form, message.subject, frames)
+    asks = at.package if at is not None and at.package != lacks else ""
+    return Misfit(
+        form=message.form,
+        lacks=lacks,
+        lacks_version=versions.get(lacks, ""),
+        asks=asks,
+        asks_version=(at.release if at is not None and asks else "") or versions.get(asks, ""),
+        subject=message.subject,
+        names=message.names,
+        by_user=at is not None and at.owner == "user",
+        at=at,
+    )
+
+
+def _asking(frames: Sequence[CodePlace], form: str) -> CodePlace | None:
+    """The frame that asks: Python's importer, and decorators of the standard library, only stand in between."""
+    own = [frame for frame in frames if frame.owner != "python" and not frame.path.startswith("<")]
+    if form in ("no_attribute", "not_importable") and own and own[-1].function == "__getattr__":
+        own.pop()
+    return own[-1] if own else None
+
+
+def _lacking(form: str, subject: str, frames: Sequence[CodePlace]) -> str:
+    """The distribution that has not what is asked for."""
+    if form == "undefined_symbol":
+        return library_package(subject)
+    if form in ("not_importable", "no_module"):
+        return distribution_of(subject)
+    if form == "no_attribute" and ("." in subject or subject.islower()):
+        return distribution_of(subject)
+    for pattern, package in _OF_CLASS:
+        if pattern.search(subject):
+            return package
+    if frames and frames[-1].function == subject.rpartition(".")[2] and frames[-1].package:
+        return frames[-1].package
+    return ""
+
+
+def library_package(path: str) -> str:
+    """The distribution of a compiled library: ``flash-attn`` of ``…/site-packages/flash_attn_2_cuda.cpython.so``."""
+    inside = path.replace("\\", "/").rpartition("-packages/")[2]
+    first = inside.partition("/")[0] if "/" in inside and not inside.startswith("/") else inside.rpartition("/")[2]
+    name = first.partition(".")[0]
+    if inside.startswith("/") and "/" in inside.strip("/"):
+        # Outside an environment the folder of the library is the package's more often than its file's name.
+        folder = inside.rpartition("/")[0].rpartition("/")[2]
+        name = folder if name.startswith("_") else name
+    return distribution_of(name)

@@ -1,0 +1,63 @@
+"""Symbols of compiled code in a log: of a crash's stack, and those that a library misses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.finding.failure import NativeSymbol
+
+_UNDEFINED = Pattern(r"\.so[\w.]*: undefined symbol: \S")
+_UNDEFINED_PARTS = compiled_when_used(r"(\S{1,400}?\.so[\w.]{0,20}): undefined symbol: (\S{1,600}?)(?:[,\s]|$)")
+_STACK = Pattern(
+    r'^\s*File "<unknown>", line 0, in \S|^\s*(?:frame )?#\d+:? .+ \(?(?:0x[0-9a-f]+ )?(?:in|from) \S+\.so'
+)
+_UNKNOWN = compiled_when_used(r'File "<unknown>", line 0, in (.{1,300})$')
+_FRAME = compiled_when_used(
+    r"#\d+:? (?:0x[0-9a-f]+ in )?(.{1,300}?) (?:\+ 0x[0-9a-f]+ )?\((?:0x[0-9a-f]+ )?(?:in|from) (\S+?)\)?$"
+)
+_MAX_SYMBOLS = 40
+
+
+def native_symbols(log: FailureLog) -> Iterator[NativeSymbol]:
+    """Each symbol once, in the order of the log."""
+    seen: set[str] = set()
+    for pattern, parts in ((_UNDEFINED, (_UNDEFINED_PARTS,)), (_STACK, (_UNKNOWN, _FRAME))):
+        for found in log.find_all(pattern):
+            match = next((one for part in parts if (one := part.search(found.text))), None)
+            if match is None:
+                continue
+            library, symbol = match.groups() if pattern is _UNDEFINED else (_library(match), match.group(1))
+            if symbol in seen or len(seen) >= _MAX_SYMBOLS:
+                continue
+            seen.add(symbol)
+            yield NativeSymbol(symbol.strip(), library, found.line.path, found.line.number)
+
+
+def _library(match: object) -> str:
+    groups = match.groups()  # type: ignore[attr-defined]
+    return groups[1] if len(groups) > 1 else ""
+
+
+def readable(symbol: str) -> str:
+    """``_ZN3c105ErrorC2E…`` as ``c10::Error``: the nested name of a C++ symbol; any other as it is."""
+    position = next((len(start) for start in ("_ZNK", "_ZN", "_ZTVN", "_ZTIN") if symbol.startswith(start)), 0)
+    names = []
+    while position and position < len(symbol) and symbol[position].isdigit():
+        digits = len(symbol[position:]) - len(symbol[position:].lstrip("0123456789"))
+        length = int(symbol[position : position + digits])
+        position += digits
+        names.append(symbol[position : position + length])
+        position += length
+    return "::".join(names) or symbol
+
+
+def string_abi(symbol: str) -> str:
+    """The C++ ABI that a symbol with a std::string is of: ``"old"``, ``"new"``, or ``""`` where it has none."""
+    if "__cxx1112basic_string" in symbol or "NSt7__cxx11" in symbol:
+        return "new"
+    return "old" if _OLD_STRING.search(symbol) else ""
+
+
+_OLD_STRING = compiled_when_used(r"(?:E|R|K|S\d?_|j|i|b|PKc)Ss(?:$|[A-Zb-z_])|RKSs|E[A-Z]?Ss")

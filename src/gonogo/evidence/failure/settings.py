@@ -1,0 +1,158 @@
+"""What a run was set to, as its launch command, its config, its script and its own log write it: names and values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from typing import Any, NamedTuple
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.finding import Text
+from gonogo.finding.answer import Place
+
+_MAX_SETTINGS = 3000
+_MAX_LINES = 400
+_MAX_TEXT = 1 << 18
+
+_OPTION = compiled_when_used(r"(?:^|\s)--([A-Za-z][\w.-]{0,80})(?:[ =]+(?!--)([^\s\\]{1,300}))?")
+_ASSIGNED = compiled_when_used(
+    r"(?:^|[\s'\"(,])\+{0,2}([A-Za-z_][\w.]{0,120})=([^\s,'\"\\)]{1,300}|'[^']{0,300}'|\"[^\"]{0,300}\")"
+)
+_YAML = compiled_when_used(r"^\s*-?\s*[\"']?([A-Za-z_][\w.-]{0,80})[\"']?\s*:\s+([^#\n{\[]{1,300}?),?\s*(?:#.*)?$")
+_LISTED = Pattern(r"^\s*[a-z][a-z0-9_]+ \.{3,} \S|^\s*[a-z][a-z0-9_]+=[\w.+-]+,?\s*$|overrides: \[")
+_DOTS = compiled_when_used(r"^\s*([a-z][a-z0-9_]{1,80}) \.{3,} (\S{1,200})")
+_PLAIN = compiled_when_used(r"^\s*([a-z][a-z0-9_]{1,80})=([\w.+-]{1,200}),?\s*$")
+_OVERRIDE = compiled_when_used(r"'\+{0,2}([A-Za-z_][\w.]{0,120})=([^']{0,300})'")
+
+
+class Setting(NamedTuple):
+    """A name with the value that it was given, and where."""
+
+    name: str
+    value: str
+    source: Text
+    place: Place | None
+
+    @property
+    def number(self) -> int | None:
+        """The value as a whole number, or None."""
+        text = self.value.replace("_", "")
+        return int(text) if re.fullmatch(r"\d{1,15}", text) else None
+
+    @property
+    def last_name(self) -> str:
+        """The name without the sections before it: ``tp_size`` of ``actor.engine.tp_size``."""
+        return self.name.rpartition(".")[2].replace("-", "_").lower()
+
+
+LAUNCH = Text("the launch", "启动命令")
+CONFIG = Text("the DeepSpeed config", "DeepSpeed 配置")
+SCRIPT = Text("the script", "训练脚本")
+LOG = Text("the log", "日志")
+
+
+@lru_cache(maxsize=1)
+def settings_of(log: FailureLog) -> tuple[Setting, ...]:
+    """All that the run's own texts set, what was given beside the log first; a name and value once."""
+    seen: dict[tuple[str, str], Setting] = {}
+    for setting in islice(_settings(log), _MAX_SETTINGS):
+        seen.setdefault((setting.name, setting.value), setting)
+    return tuple(seen.values())
+
+
+def _settings(log: FailureLog) -> Iterator[Setting]:
+    setup = log.setup
+    yield from _of_text(setup.launch, LAUNCH)
+    if setup.deepspeed_config is not None:
+        yield from _of_config(setup.deepspeed_config, "")
+    else:
+        yield from _of_text(setup.deepspeed_config_text, CONFIG)
+    yield from _of_text(setup.script, SCRIPT)
+    for found in islice(log.find_all(_LISTED), _MAX_LINES):
+        place = Place(found.line.path, found.line.number, found.text.strip()[:400])
+        for pattern in (_DOTS, _PLAIN, _OVERRIDE):
+            for match in pattern.finditer(found.text):
+                yield Setting(match.group(1), _plain(match.group(2)), LOG, place)
+
+
+def _of_text(text: str, source: Text) -> Iterator[Setting]:
+    for line in text[:_MAX_TEXT].splitlines():
+        if line.lstrip().startswith("#") and not line.lstrip().startswith("#SBATCH"):
+            continue
+        for match in _OPTION.finditer(line):
+            yield Setting(match.group(1), _plain(match.group(2) or "true"), source, None)
+        for match in _ASSIGNED.finditer(line):
+            yield Setting(match.group(1), _plain(match.group(2)), source, None)
+        if match_yaml := _YAML.match(line):
+            yield Setting(match_yaml.group(1), _plain(match_yaml.group(2)), source, None)
+
+
+def _of_config(section: Mapping[str, Any], before: str, depth: int = 0) -> Iterator[Setting]:
+    for key, value in section.items():
+        name = f"{before}{key}"
+        if isinstance(value, Mapping) and depth < 6:
+            yield from _of_config(value, f"{name}.", depth + 1)
+        elif isinstance(value, (str, int, float, bool)) or value is None:
+            written = str(int(value)) if isinstance(value, float) and value == int(value) else str(value)
+            yield Setting(name, written, CONFIG, None)
+
+
+def _plain(value: str) -> str:
+    return value.strip().strip("'\",;")
+
+
+# fmt: off
+_MEANINGS: Mapping[str, tuple[str, ...]] = {
+    "processes": ("nproc_per_node", "num_gpus", "num_processes", "n_gpus_per_node", "nproc", "gpus_per_node",
+                  "actor_num_gpus_per_node", "ngpu"),
+    "nodes": ("nnodes", "num_machines", "num_nodes"),
+    "world": ("world_size",),
+    "tp": ("tensor_model_parallel_size", "tensor_parallel_size", "tp_size", "tp", "infer_tp", "tensor_parallel_degree",
+           "gen_tp", "vllm_tensor_parallel_size", "model_parallel_size", "rollout_num_gpus_per_engine"),
+    "pp": ("pipeline_model_parallel_size", "pipeline_parallel_size", "pp_size", "pp", "pipeline_parallel_degree"),
+    "cp": ("context_parallel_size", "cp_size", "cp", "context_parallel_degree"),
+    "sp": ("ulysses_sequence_parallel_size", "sequence_parallel_size", "sp_size", "sp_ulysses_degree"),
+    "ep": ("expert_model_parallel_size", "expert_parallel_size", "ep_size", "ep", "expert_parallel_degree",
+           "ep_world_size"),
+    "etp": ("expert_tensor_parallel_size", "expert_tensor_parallel_degree", "etp"),
+    "vpp": ("num_layers_per_virtual_pipeline_stage", "virtual_pipeline_model_parallel_size"),
+    "optimizer_instances": ("num_distributed_optimizer_instances",),
+    "micro_batch": ("micro_batch_size", "per_device_train_batch_size", "train_micro_batch_size_per_gpu",
+                    "ppo_micro_batch_size_per_gpu", "local_batch_size", "mbs"),
+    "global_batch": ("global_batch_size", "train_batch_size", "ppo_mini_batch_size", "gbs", "rollout_batch_size"),
+    "accumulation": ("gradient_accumulation_steps",),
+    "generations": ("num_generations", "n_samples_per_prompt", "group_size"),
+    "heads": ("num_attention_heads", "n_heads"),
+    "kv_heads": ("num_key_value_heads", "num_query_groups", "n_kv_heads"),
+    "layers": ("num_layers", "num_hidden_layers", "n_layers"),
+    "experts": ("num_experts", "num_moe_experts", "n_routed_experts", "num_local_experts"),
+    "vocabulary": ("vocab_size", "padded_vocab_size"),
+    "hidden": ("hidden_size", "ffn_hidden_size", "intermediate_size"),
+    "length": ("max_length", "cutoff_len", "seq_length", "max_seq_length", "model_max_length", "sequence_len",
+               "max_seq_len", "seq_len", "max_position_embeddings", "max_prompt_length", "max_response_length",
+               "max_completion_length", "max_model_len", "block_size", "packed_sequence_size"),
+}
+# fmt: on
+_BY_NAME = {name: meaning for meaning, names in _MEANINGS.items() for name in names}
+NAMES = _MEANINGS
+"""How launchers and frameworks call what a run is sized by."""
+
+
+def meaning_of(name: str) -> str:
+    """``"tp"`` for ``actor.tensor_model_parallel_size``: what a setting sizes; empty for any other."""
+    return _BY_NAME.get(name.rpartition(".")[2].replace("-", "_").lower(), "")
+
+
+def world_size(log: FailureLog) -> int | None:
+    """The processes of the run, as far as the settings tell them."""
+    sizes = {meaning_of(one.name): one.number for one in reversed(settings_of(log)) if one.number}
+    if sizes.get("world"):
+        return sizes["world"]
+    processes = sizes.get("processes")
+    if processes is None:
+        return None
+    total = any(one.last_name == "num_processes" for one in settings_of(log))
+    return processes if total else processes * (sizes.get("nodes") or 1)

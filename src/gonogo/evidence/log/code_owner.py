@@ -1,0 +1,168 @@
+"""Whose code a frame is: an installed package's, a known framework's clone, Python's own, or the user's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gonogo.evidence.library import is_library
+from gonogo.evidence.log.traceback import LogFrame
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.finding.failure import CodePlace
+
+# fmt: off
+DISTRIBUTIONS: Mapping[str, str] = {
+    "swift": "ms-swift", "flash_attn": "flash-attn", "flash_attn_2_cuda": "flash-attn",
+    "transformer_engine": "transformer-engine", "transformer_engine_torch": "transformer-engine",
+    "huggingface_hub": "huggingface-hub", "liger_kernel": "liger-kernel", "yaml": "pyyaml", "PIL": "pillow",
+    "sklearn": "scikit-learn", "cv2": "opencv-python", "pytorch_lightning": "pytorch-lightning",
+    "nemo_automodel": "nemo-automodel", "nemo_rl": "nemo-rl", "prime_rl": "prime-rl", "mcore_bridge": "mcore-bridge",
+    "skyrl_train": "skyrl-train", "torch_npu": "torch-npu", "megatron": "megatron-core", "vllm_ascend": "vllm-ascend",
+    "unsloth_zoo": "unsloth-zoo", "auto_gptq": "auto-gptq", "qwen_vl_utils": "qwen-vl-utils", "torchdata": "torchdata",
+    "mamba_ssm": "mamba-ssm", "causal_conv1d": "causal-conv1d", "sgl_kernel": "sgl-kernel", "nemo": "nemo-toolkit",
+    "awq": "autoawq", "compressed_tensors": "compressed-tensors", "grouped_gemm": "grouped-gemm",
+}
+"""Distributions whose package has another name in Python."""
+
+# Folders of a framework by which its sources are told from a user's package of the same name.
+_SOURCES: Mapping[str, frozenset[str]] = {
+    "verl": frozenset(("trainer", "workers", "utils", "models", "single_controller", "third_party", "experimental",
+                       "interactions", "tools", "model_merger", "base_config", "protocol", "checkpoint_engine")),
+    "slime": frozenset(("backends", "ray", "rollout", "utils", "router")),
+    "areal": frozenset(("core", "engine", "utils", "trainer", "api", "launcher", "infra", "workflow")),
+    "openrlhf": frozenset(("trainer", "models", "cli", "utils", "datasets")),
+    "swift": frozenset(("llm", "megatron", "trainers", "cli", "utils", "plugin", "tuners", "pipelines", "template",
+                        "rlhf_trainers", "ui", "infer_engine", "arguments", "model", "dataset", "ray", "hub")),
+    "llamafactory": frozenset(("train", "data", "model", "hparams", "extras", "api", "chat", "webui", "eval",
+                               "launcher", "cli", "v1")),
+    "megatron": frozenset(("core", "training", "legacy", "post_training", "rl", "bridge", "inference", "model",
+                           "optimizer", "data", "tokenizer")),
+    "nemo": frozenset(("collections", "lightning", "core", "utils")),
+    "nemo_rl": frozenset(("algorithms", "models", "distributed", "experience", "utils", "data", "environments")),
+    "nemo_automodel": frozenset(("components", "recipes", "_transformers", "shared", "cli")),
+    "torchtitan": frozenset(("components", "distributed", "models", "experiments", "train", "tools", "config",
+                             "trainer")),
+    "torchtune": frozenset(("modules", "training", "models", "data", "datasets", "rlhf", "config", "utils")),
+    "axolotl": frozenset(("cli", "utils", "core", "monkeypatch", "integrations", "train", "prompt_strategies",
+                          "loaders", "kernels")),
+    "vllm": frozenset(("v1", "engine", "entrypoints", "executor", "worker", "model_executor", "distributed", "lora",
+                       "platforms", "attention", "config", "utils")),
+    "sglang": frozenset(("srt", "lang", "multimodal_gen")),
+    "trl": frozenset(("trainer", "extras", "scripts", "models", "experimental", "generation", "rewards", "cli")),
+    "transformers": frozenset(("models", "trainer", "modeling_utils", "integrations", "generation", "utils", "data",
+                               "quantizers", "loss", "distributed", "training_args", "tokenization_utils_base")),
+    "accelerate": frozenset(("accelerator", "utils", "commands", "data_loader", "optimizer", "state", "big_modeling",
+                             "hooks", "launchers")),
+    "peft": frozenset(("tuners", "utils", "peft_model", "mapping", "helpers")),
+    "deepspeed": frozenset(("runtime", "comm", "ops", "utils", "launcher", "moe", "module_inject", "inference",
+                            "checkpoint", "sequence", "compile", "linear")),
+    "torch": frozenset(("nn", "distributed", "utils", "autograd", "optim", "_dynamo", "_inductor", "_functorch",
+                        "cuda", "amp", "multiprocessing", "serialization", "_tensor", "_ops")),
+    "transformer_engine": frozenset(("pytorch", "common", "jax", "debug")),
+    "prime_rl": frozenset(("trainer", "orchestrator", "inference", "utils")),
+    "skyrl": frozenset(("backends", "train", "utils", "tinker")),
+    "skyrl_train": frozenset(("workers", "trainer", "inference_engines", "utils", "entrypoints", "distributed")),
+    "rllm": frozenset(("trainer", "engine", "agents", "utils")),
+    "rlinf": frozenset(("workers", "hybrid_engines", "runners", "models", "data", "utils", "scheduler")),
+    "veomni": frozenset(("distributed", "models", "ops", "trainer", "utils", "data", "checkpoint", "optim")),
+    "roll": frozenset(("distributed", "pipeline", "models", "utils", "third_party")),
+    "mbridge": frozenset(("core", "models", "utils")),
+    "mcore_bridge": frozenset(("bridge", "model", "utils", "tuners")),
+    "megatron_patch": frozenset(("model", "data", "tokenizer", "training", "template")),
+    "fairseq": frozenset(("trainer", "models", "tasks", "modules", "data", "optim", "distributed", "criterions")),
+    "fairseq_cli": frozenset(("train", "preprocess", "generate")),
+    "lightning": frozenset(("pytorch", "fabric")),
+    "unsloth": frozenset(("models", "kernels", "trainer", "utils", "save")),
+    "liger_kernel": frozenset(("ops", "transformers", "chunked_loss")),
+    "flash_attn": frozenset(("flash_attn_interface", "bert_padding", "ops", "layers", "modules", "losses")),
+    "speculators": frozenset(("train", "models", "data_generation", "convert", "utils")),
+    "lerobot": frozenset(("policies", "scripts", "datasets", "common", "utils", "configs", "processor")),
+    "diffusers": frozenset(("models", "pipelines", "loaders", "schedulers", "utils", "hooks")),
+    "dion": frozenset(("dion", "dion2", "muon", "normuon", "optimizers")),
+}
+_REPOSITORIES: Mapping[str, str] = {
+    "verl": "verl", "slime": "slime", "areal": "areal", "openrlhf": "openrlhf", "ms-swift": "ms-swift",
+    "llama-factory": "llamafactory", "llamafactory": "llamafactory", "megatron-lm": "megatron-core",
+    "megatron-bridge": "megatron-bridge", "megatron-deepspeed": "megatron-deepspeed",
+    "pai-megatron-patch": "pai-megatron-patch", "nemo": "nemo-toolkit", "nemo-rl": "nemo-rl",
+    "automodel": "nemo-automodel", "torchtitan": "torchtitan", "axolotl": "axolotl", "trl": "trl",
+    "deepspeed": "deepspeed", "skyrl": "skyrl", "prime-rl": "prime-rl", "easyr1": "easyr1", "veomni": "veomni",
+}
+# fmt: on
+"""Folders that a clone has by default, in small letters, and whose sources are in them."""
+_OF_THE_REPOSITORY = frozenset(("tools", "toolkits", "recipe", "scripts", "src", "3rdparty"))
+"""Folders of a repository, beside its package, that a user seldom writes into."""
+_BRIDGES = {"bridge": "megatron-bridge"}
+"""Packages that share the namespace ``megatron``, by their folder in it."""
+_INSTALLED = compiled_when_used(r"(?:site|dist)-packages[/\\](.+)$")
+_EGG = compiled_when_used(r"^([A-Za-z][\w.]*)-(\d[\w.+]*?)-py\d[^/\\]*\.egg[/\\](.+)$")
+
+
+class Owner(NamedTuple):
+    """Whose code a path is; ``module`` is its dotted path, ``release`` as the path itself tells it."""
+
+    owner: str
+    package: str = ""
+    module: str = ""
+    release: str = ""
+
+
+def owner_of(path: str) -> Owner:
+    """Whose code is at a path of a traceback."""
+    if found := _INSTALLED.search(path):
+        inside, release = found.group(1), ""
+        if egg := _EGG.match(inside):
+            release, inside = egg.group(2), egg.group(3)
+        module = _dotted(inside)
+        return Owner("package", _distribution(module), module, release)
+    pieces = path.replace("\\", "/").split("/")
+    if not path.startswith("<"):
+        for index in range(len(pieces) - 2, -1, -1):
+            inside_of = _SOURCES.get(pieces[index])
+            if inside_of is not None and pieces[index + 1].removesuffix(".py") in inside_of:
+                module = _dotted("/".join(pieces[index:]))
+                return Owner("clone", _distribution(module), module)
+        for index in range(len(pieces) - 2, -1, -1):
+            package = _REPOSITORIES.get(pieces[index].lower())
+            if package is not None and pieces[index + 1] in _OF_THE_REPOSITORY:
+                return Owner("clone", package, _dotted("/".join(pieces[index + 1 :])))
+    if is_library(path):
+        return Owner("python")
+    return Owner("user")
+
+
+def code_place(frame: LogFrame, versions: Mapping[str, str]) -> CodePlace:
+    """A frame with its owner; releases are those of ``versions`` (by canonical name) where the path has none."""
+    owner = owner_of(frame.path)
+    return CodePlace(
+        path=frame.path,
+        line=frame.line,
+        function=frame.function,
+        code=frame.code,
+        owner=owner.owner,
+        package=owner.package,
+        release=owner.release or versions.get(owner.package, ""),
+        module=owner.module,
+    )
+
+
+def is_users(path: str) -> bool:
+    """True for a path that is neither a package's, a known framework's nor Python's own."""
+    return owner_of(path).owner == "user"
+
+
+def distribution_of(module: str) -> str:
+    """The distribution that a dotted name belongs to: ``megatron.bridge.models`` is of ``megatron-bridge``."""
+    return _distribution(module)
+
+
+def _distribution(module: str) -> str:
+    top, _, rest = module.partition(".")
+    if top == "megatron":
+        return _BRIDGES.get(rest.partition(".")[0], "megatron-core")
+    return DISTRIBUTIONS.get(top, top.lower().replace("_", "-"))
+
+
+def _dotted(inside: str) -> str:
+    module = inside.replace("\\", "/").removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    return module.partition(".cpython-")[0].partition(".abi3")[0].removesuffix(".so")

@@ -1,0 +1,57 @@
+"""What a diagnosis says first: why it failed, where, and what to change; and the clues that speak for it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gonogo.finding.text import Text
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A line of a log or of a file; ``line`` is 0 where it is not known."""
+
+    path: str
+    line: int
+    text: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One sentence. ``sure``: what happened is certain (why it did is the findings' to say, each as sure as it is)."""
+
+    because: Text
+    at: Text | None = None
+    change: Text | None = None
+    sure: bool = False
+    hedge: Text | None = None
+    """How sure the reason is, where it is not certain: ``most likely``."""
+    hazard: str = ""
+    """The hazard that it is of; empty where the log's own words say it."""
+
+    @property
+    def sentence(self) -> Text:
+        """``It failed because …, at …; change: …``."""
+        return Text(
+            "It failed{hedge} because {because}{at}{change}.", "失败原因{hedge}：{because}{at}{change}。"
+        ).format(
+            hedge=Text(", {hedge},", "（{hedge}）").format(hedge=self.hedge) if self.hedge is not None else "",
+            because=_without_stop(self.because),
+            at=Text(", at {place}", "；位置：{place}").format(place=self.at) if self.at is not None else "",
+            change=Text("; change: {change}", "；修改：{change}").format(change=_without_stop(self.change))
+            if self.change is not None
+            else "",
+        )
+
+
+class Clue(msgspec.Struct, frozen=True):
+    """A sentence that joins facts of a failure with each other or with the run's settings, and where they stand."""
+
+    text: Text
+    places: tuple[Place, ...] = ()
+    against: tuple[str, ...] = ()
+    """Hazards that it speaks against: their answers are withdrawn."""
+    decides: bool = False
+    """True where it tells what happened by itself, in a log without an exception."""
+
+
+def _without_stop(text: Text) -> Text:
+    return Text(text.en.rstrip(" ."), text.zh.rstrip(" 。"))

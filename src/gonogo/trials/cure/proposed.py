@@ -1,0 +1,247 @@
+"""A change that somebody else has proposed, a model or a person: carried out in the copy, and rehearsed.
+
+A proposal is data: which setting gets which value. None of it is run as a command, and what can't be expressed so
+is refused with a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from gonogo.finding import Edit, Finding, Text, Verdict
+from gonogo.finding.second_opinion.reading import Proof
+from gonogo.finding.text import listed
+from gonogo.rehearse.packages.installed import installed_version
+from gonogo.rehearse.packages.names import STACK, can_overlay
+from gonogo.rehearse.progress import OnProgress
+from gonogo.trials.cure.candidate import Candidate
+from gonogo.trials.cure.copy import Copy
+from gonogo.trials.cure.proposed_code import refusal_of
+from gonogo.trials.cure.request import CureRequest
+from gonogo.trials.cure.search import CureSearch
+from gonogo.trials.cure.trial import Rehearse, Trial, Trier
+from gonogo.trials.cure.writing import set_argument
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+
+_NAME = re.compile(r"-{0,2}[A-Za-z][\w-]{0,60}")
+_PLAIN = re.compile(r"[\w.,:/+=@][\w.,:/+=@-]{0,200}")
+_KEY = re.compile(r"[A-Za-z_]\w{0,60}(?:\.[A-Za-z_]\w{0,60}){0,5}")
+_VARIABLE = re.compile(
+    r"(?:NCCL|TORCH|PYTORCH|CUDA|OMP|MKL|HCCL|ASCEND|GLOO|TOKENIZERS|VLLM|DS|ACCELERATE|FSDP|HF|TRANSFORMERS)_[A-Z0-9_]{1,60}"
+)
+_NAMES_A_PLACE = re.compile(r"PATH|HOME|DIR|FILE|LIB|PLUGIN|CMD|EXEC|HOOK|CACHE|TOKEN|KEY|URL|ENDPOINT|LAUNCHER|MODULE")
+_MAX_TEXT = 4000
+
+_NO_LAUNCH = Text("the command launches no run that gonogo can change", "该命令没有启动 gonogo 能够修改的运行")
+_NO_PLACE = Text("there is no place in the files to set {name}", "文件中没有可以设置 {name} 的位置")
+_NO_SETTING = Text("{name} is no setting that may be tried", "{name} 不是可以试验的设置")
+_NO_VALUE = Text("the value for {name} is no plain value", "{name} 的值不是普通的值")
+_NO_PACKAGE = Text("the run does not use {name}", "该运行没有使用 {name}")
+_COMPILED = Text("another release of {name} can't be laid over: it is compiled", "{name} 是编译包，无法叠加其他版本")
+_NO_FILE = Text("{name} is none of the run's Python files", "{name} 不是该运行的 Python 文件")
+_NOT_ONCE = Text(
+    "what it would change does not stand exactly once in {name}", "它要改动的内容在 {name} 中并非恰好出现一次"
+)
+_OUTSIDE = Text("it would change a file outside of the project", "它会改动项目之外的文件")
+_NOTHING = Text("it changes nothing", "它没有改动任何内容")
+_UNCHANGED_GO = Text(
+    "the run rehearses GO without the change: its failure does not show in a rehearsal, so that nothing can be proven",
+    "不做改动时排练结果已是 GO：该失败无法在排练中重现，因此无法证实",
+)
+_PROVEN = Text("rehearsed GO with the change; without it the run fails", "做此改动后排练结果为 GO；不做则失败")
+_FURTHER = Text("the run gets further with it, and is not GO: {what}", "做此改动后能执行得更远，但仍不是 GO：{what}")
+_TITLE = Text("the proposed change", "所建议的改动")
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """One setting and its value; the fields are those of :class:`gonogo.diagnose.reader.answer.Change`."""
+
+    kind: str
+    name: str = ""
+    value: Any = None
+    file: str = ""
+    before: str = ""
+    after: str = ""
+
+
+class Refused(Exception):
+    """A proposal that is not carried out; ``why`` is the sentence."""
+
+    def __init__(self, why: Text) -> None:
+        super().__init__(why.en)
+        self.why = why
+
+
+def prove(
+    proposals: Sequence[Proposal],
+    request: CureRequest,
+    scratch: Path,
+    rehearse: Rehearse,
+    on_progress: OnProgress | None = None,
+) -> Proof:
+    """Rehearse the command of a request without and with the proposals, in a copy; the user's files stay as they are.
+
+    Raises UserError for a command that can't be rehearsed at all.
+    """
+    copy = Copy(scratch, Path.cwd(), request.rehearsal.command)
+    search = CureSearch(request, Trier(copy, request.rehearsal, rehearse, on_progress))
+    before = search.before()
+    if before.cured:
+        return Proof(False, _UNCHANGED_GO)
+    try:
+        with copy.entered():
+            candidate = candidate_of(proposals, before.now)
+        if not copy.may_change(candidate.edits):
+            raise Refused(_OUTSIDE)
+        outcome = search.judged(before, candidate)
+    except Refused as error:
+        return Proof(False, error.why)
+    except ValueError:  # edits that don't fit together
+        return Proof(False, _NOTHING)
+    if isinstance(outcome, Text):
+        return Proof(False, outcome, copy.patch(), candidate.pins)
+    if outcome.verdict is Verdict.GO:
+        return Proof(True, _PROVEN, copy.patch(), candidate.pins)
+    left = listed([finding.title for finding in outcome.in_the_way[:2]])
+    return Proof(False, _FURTHER.format(what=left), copy.patch(), candidate.pins)
+
+
+def candidate_of(proposals: Sequence[Proposal], trial: Trial) -> Candidate:
+    """What proposals come to in the copy's folder, which is the current one. Raises Refused."""
+    run = trial.run
+    if run is None:
+        raise Refused(_NO_LAUNCH)
+    edits: list[Edit] = []
+    pins: list[str] = []
+    for one in proposals:
+        if one.kind == "release":
+            edit, pin = _release(one, run)
+            edits += [edit] if edit is not None else []
+            pins += [pin] if pin else []
+        elif one.kind == "argument":
+            edits += _argument(one, run)
+        elif one.kind == "deepspeed":
+            edits += _deepspeed(one, run)
+        elif one.kind == "variable":
+            edits.append(_variable(one, run))
+        elif one.kind == "python":
+            edits.append(_python(one, trial))
+        else:
+            raise Refused(_NO_SETTING.format(name=one.kind[:40] or "?"))
+    edits = [edit for edit in edits if edit.before != edit.after]
+    if not edits and not pins:
+        raise Refused(_NOTHING)
+    return Candidate(_finding(trial), _TITLE, tuple(edits), tuple(pins))
+
+
+def _finding(trial: Trial) -> Finding:
+    """What the change is to cure: the first that is in the way."""
+    first = next(iter(trial.in_the_way), None)
+    if first is None:
+        raise Refused(_UNCHANGED_GO)
+    return first
+
+
+def _scalar(one: Proposal) -> Any:
+    """A number, a truth value, or a plain word. Raises Refused."""
+    value = one.value
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = {"True": True, "False": False, "None": None}.get(text, text)
+        if isinstance(value, (dict, list)):
+            raise Refused(_NO_VALUE.format(name=one.name[:60]))
+        if isinstance(value, str):
+            value = text if value != text and not text.startswith('"') else value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Refused(_NO_VALUE.format(name=one.name[:60]))
+    if isinstance(value, str) and not _PLAIN.fullmatch(value):
+        raise Refused(_NO_VALUE.format(name=one.name[:60]))
+    if not isinstance(value, (str, int, float, bool)):
+        raise Refused(_NO_VALUE.format(name=one.name[:60]))
+    return value
+
+
+def _argument(one: Proposal, run: Run) -> list[Edit]:
+    if not _NAME.fullmatch(one.name):
+        raise Refused(_NO_SETTING.format(name=repr(one.name)[:60]))
+    name, value = one.name.lstrip("-"), _scalar(one)
+    launch = run.launch
+    if launch is not None and name in launch.options and launch.options.can_edit(name):
+        return [launch.options.replacing(name, str(value))]
+    edits = set_argument(run, name.replace("-", "_"), value)
+    if not edits:
+        raise Refused(_NO_PLACE.format(name=name))
+    return edits
+
+
+def _deepspeed(one: Proposal, run: Run) -> list[Edit]:
+    if not _KEY.fullmatch(one.name):
+        raise Refused(_NO_SETTING.format(name=repr(one.name)[:60]))
+    if run.config is None:
+        raise Refused(_NO_PLACE.format(name=one.name))
+    keys, value = one.name.split("."), _scalar(one)
+    try:
+        return [run.config.inserting(*keys, value=value)]
+    except KeyError:
+        raise Refused(_NO_PLACE.format(name=one.name)) from None
+
+
+def _variable(one: Proposal, run: Run) -> Edit:
+    if not _VARIABLE.fullmatch(one.name) or _NAMES_A_PLACE.search(one.name):
+        raise Refused(_NO_SETTING.format(name=repr(one.name)[:60]))
+    if run.launch is None:
+        raise Refused(_NO_LAUNCH)
+    value = _scalar(one)
+    return run.launch.setting_variable(one.name, str(int(value)) if isinstance(value, bool) else str(value))
+
+
+def _release(one: Proposal, run: Run) -> tuple[Edit | None, str]:
+    name = canonicalize_name(one.name.strip())
+    shown = repr(one.name)[:60]
+    used = run.environment.has(name) or installed_version(name) is not None
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,60}", name) or not used or name not in STACK:
+        raise Refused(_NO_PACKAGE.format(name=shown))
+    if not can_overlay(name):
+        raise Refused(_COMPILED.format(name=name))
+    try:
+        version = Version(str(one.value).strip().lstrip("=v"))
+    except InvalidVersion:
+        raise Refused(_NO_VALUE.format(name=name)) from None
+    edit = run.environment.replacing_version(name, f"=={version}")
+    return edit, "" if edit is not None else f"{name}=={version}"
+
+
+def _python(one: Proposal, trial: Trial) -> Edit:
+    sources = trial.checked.gathered.files.sources
+    named = one.file.strip().removeprefix("./")
+    found = [
+        (path, source)
+        for path, source in sources.items()
+        if named.endswith(".py") and (path == named or path.endswith(f"/{named}") or named.endswith(f"/{path}"))
+    ]
+    if len(found) != 1 or not found[0][1].writable:
+        raise Refused(_NO_FILE.format(name=repr(one.file)[:60]))
+    path, source = found[0]
+    before, after = one.before.encode(), one.after.encode()
+    if not before or len(one.before) > _MAX_TEXT or len(one.after) > _MAX_TEXT or source.data.count(before) != 1:
+        raise Refused(_NOT_ONCE.format(name=path))
+    start = source.data.index(before)
+    changed = source.data[:start] + after + source.data[start + len(before) :]
+    refused = refusal_of(source.text, changed.decode("utf-8", "replace"))
+    if refused is not None:
+        raise Refused(refused)
+    return Edit(path, start, start + len(before), before, after)

@@ -1,0 +1,115 @@
+"""Whether a change of Python that somebody else has proposed does nothing but give other settings to what is called.
+
+A proposal may come from a model that read a hostile log. It may leave things out, and change numbers, truth values,
+plain words and arguments; it may call nothing that the file doesn't call already, import nothing, and name nothing new.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+
+from gonogo.finding import Text
+
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9][\w.+-]{0,60}|")
+_RUNS_THINGS = frozenset({
+    "os", "subprocess", "sys", "shutil", "importlib", "runpy", "ctypes", "pty", "socket", "eval", "exec", "compile",
+    "open", "__import__", "getattr", "setattr", "delattr", "globals", "locals", "vars", "pickle", "marshal", "code",
+    "builtins", "system", "popen", "spawn", "sh", "pexpect", "paramiko", "requests", "urllib", "http", "load", "loads",
+})  # fmt: skip
+"""What must not be called in another way than it is."""
+
+_NOT_PYTHON = Text("with it the file is no Python", "改动之后文件不是合法的 Python")
+_CALLS = Text("it calls something new: {name}", "它调用了新的内容：{name}")
+_IMPORTS = Text("it imports something", "它引入了新的 import")
+_NAMES = Text("it names something new: {name}", "它用到了新的名称：{name}")
+_WORDS = Text("it brings in text that is no plain setting: {name}", "它带入了并非普通设置的文本：{name}")
+_RUNS = Text("it changes what {name} is given", "它改变了传给 {name} 的内容")
+
+
+def refusal_of(before: str, after: str) -> Text | None:
+    """Why a change from one text of a file to another is not to be tried; None where it only changes settings."""
+    try:
+        old, new = ast.parse(before), ast.parse(after)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _NOT_PYTHON
+    if _imports(new) - _imports(old):
+        return _IMPORTS
+    more = _calls(new) - _calls(old)
+    if more:
+        return _CALLS.format(name=next(iter(more))[:60])
+    names = _names(new) - _names(old)
+    if names:
+        return _NAMES.format(name=min(names)[:60])
+    texts = _texts(new) - _texts(old)
+    strange = next((text for text in texts if not _PLAIN_WORD.fullmatch(text)), None)
+    if strange is not None:
+        return _WORDS.format(name=repr(strange)[:60])
+    given, was_given = _given_to_runners(new), _given_to_runners(old)
+    changed = next((name for name, given_now in given if (name, given_now) not in was_given), None)
+    return _RUNS.format(name=changed[:60]) if changed is not None else None
+
+
+def _dotted(node: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    parts.append(node.id if isinstance(node, ast.Name) else "()")
+    return ".".join(reversed(parts))
+
+
+def _calls(tree: ast.Module) -> Counter[str]:
+    called = [_dotted(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for node in ast.walk(tree):  # decorators are called too
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            called += [f"@{_dotted(one)}" for one in node.decorator_list]
+    return Counter(called)
+
+
+def _imports(tree: ast.Module) -> Counter[str]:
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            module = getattr(node, "module", None) or ""
+            found += [f"{module}:{alias.name}:{alias.asname}" for alias in node.names]
+    return Counter(found)
+
+
+def _names(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute):
+            found.add(f".{node.attr}")
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            found.add(node.name)
+    return found
+
+
+def _texts(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
+            found.add(node.value if isinstance(node.value, str) else node.value.decode("latin-1"))
+    return found
+
+
+def _given_to_runners(tree: ast.Module) -> list[tuple[str, str]]:
+    """The calls that run or open things, each with all that stands in it but plain switches (``exist_ok=True``)."""
+    found: list[tuple[str, str]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = _dotted(node.func)
+            if not _RUNS_THINGS.isdisjoint(name.split(".")):
+                kept = [keyword for keyword in node.keywords if not _is_switch(keyword)]
+                found.append((name, ast.dump(ast.Call(func=node.func, args=node.args, keywords=kept))))
+    return found
+
+
+def _is_switch(keyword: ast.keyword) -> bool:
+    value = keyword.value
+    plain = isinstance(value, ast.Constant) and isinstance(value.value, (bool, int, float, type(None)))
+    return plain and keyword.arg not in (None, "shell")

@@ -1,0 +1,39 @@
+"""Which release to try first, by what the releases of the failing package have and have not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from gonogo.evidence.failure.facts import failure_facts
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.setup import Setup
+from gonogo.trials.upstream.compare import Say, upstream_facts
+from gonogo.trials.upstream.index import Archives
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A release of a package in which what failed is otherwise, and its neighbour that is as the one that failed."""
+
+    package: str
+    other: Version
+    same: Version
+
+
+def guesses(
+    traceback: str, versions: Mapping[str, str], archives: Archives | None = None, say: Say = lambda text: None
+) -> list[Guess]:
+    """The releases that differ from those that failed, the most telling first. ``versions`` as the run had them."""
+    lines = [LogLine("traceback", number, text) for number, text in enumerate(traceback.splitlines(), 1)]
+    known: dict[str, str] = {canonicalize_name(name): version for name, version in versions.items()}
+    chain = failure_facts(FailureLog(lines, Setup(version_texts=known))).chain
+    return [
+        Guess(fact.package, Version(other), Version(same))
+        for fact in upstream_facts(chain, known, archives, say)
+        for other, same in zip(fact.releases, fact.neighbours, strict=True)
+    ]

@@ -1,0 +1,186 @@
+"""A package's releases as the user's index lists them, and their archives: bounded in number, size and time, and kept.
+
+A wheel of any platform will do, since nothing of it is run; the smallest file of a release is taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import tempfile
+import time
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from gonogo.rehearse.packages.installers import settings_of_pip
+from gonogo.rehearse.packages.places import cache_folder
+from gonogo.rehearse.packages.sources import NoSource, download
+from gonogo.trials.upstream.release import BrokenArchive, Release, read_release
+
+MAX_FILE_BYTES = 48 << 20
+_MAX_LISTING_BYTES = 64 << 20
+_USUAL_INDEX = "https://pypi.org/simple"
+_LINK = re.compile(r"""<a\s[^>]*?href=["']([^"']+)["'][^>]*>\s*([^<]+?)\s*</a>""", re.IGNORECASE)
+
+
+class _File(msgspec.Struct):
+    filename: str
+    url: str
+    hashes: dict[str, str] = {}
+    size: int | None = None
+    yanked: bool | str = False
+
+
+class _Listing(msgspec.Struct):
+    files: list[_File]
+
+
+@dataclass
+class Archives:
+    """What is fetched for one answer: never more than ``files`` archives, ``bytes`` in all, or after ``seconds``."""
+
+    files: int = 16
+    bytes: int = 192 << 20
+    seconds: float = 150.0
+    _begun: float = field(default_factory=time.monotonic)
+    _listed: dict[str, dict[Version, list[_File]]] = field(default_factory=dict)
+    _read: dict[tuple[str, Version, bool], Release | None] = field(default_factory=dict)
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more may be fetched."""
+        return self.files <= 0 or self.bytes <= 0 or time.monotonic() - self._begun > self.seconds
+
+    def releases(self, package: str) -> list[Version]:
+        """The final releases of a package that can be read here, oldest first. Raises NoSource."""
+        if package not in self._listed:
+            self._listed[package] = _files_by_version(_listing(package), package)
+        return sorted(self._listed[package])
+
+    def release(self, package: str, version: Version, *, sdist: bool = False) -> Release | None:
+        """A release's sources; ``sdist``: its source archive, which has the changelog. None where it can't be had."""
+        key = (package, version, sdist)
+        if key not in self._read:
+            self._read[key] = self._fetched(package, version, sdist)
+        return self._read[key]
+
+    def _fetched(self, package: str, version: Version, sdist: bool) -> Release | None:
+        files = [
+            one
+            for one in self._listed.get(package, {}).get(version, [])
+            if not sdist or not one.filename.endswith(".whl")
+        ]
+        for file in sorted(files, key=lambda one: one.size if one.size is not None else MAX_FILE_BYTES)[:1]:
+            if (file.size or 0) > MAX_FILE_BYTES:
+                return None
+            with contextlib.suppress(NoSource, BrokenArchive, OSError):
+                return read_release(self._archive(file), package, version)
+        return None
+
+    def _archive(self, file: _File) -> Path:
+        """The archive's file in gonogo's cache. Raises NoSource."""
+        digest = file.hashes.get("sha256", "")
+        name = digest if re.fullmatch(r"[0-9a-f]{64}", digest) else hashlib.sha256(file.url.encode()).hexdigest()
+        folder = cache_folder().parent / "upstream"
+        suffix = ".whl" if file.filename.endswith(".whl") else ".zip" if file.filename.endswith(".zip") else ".tar.gz"
+        place = folder / f"{name}{suffix}"
+        if place.is_file():
+            return place
+        if self.spent:
+            raise NoSource("no more may be fetched")
+        self.files -= 1
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=folder)
+        os.close(descriptor)
+        try:
+            download(file.url, Path(temporary), own=True, most=MAX_FILE_BYTES)
+            data = Path(temporary).read_bytes()
+            self.bytes -= len(data)
+            if digest and hashlib.sha256(data).hexdigest() != digest:
+                raise NoSource("it is not what the index says (sha256)")
+            os.replace(temporary, place)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+        return place
+
+
+def _files_by_version(files: list[_File], package: str) -> dict[Version, list[_File]]:
+    found: dict[Version, list[_File]] = {}
+    for file in files:
+        version = _version_of(file.filename, package)
+        if version is not None and not version.is_prerelease and not file.yanked:
+            found.setdefault(version, []).append(file)
+    return found
+
+
+def _version_of(filename: str, package: str) -> Version | None:
+    try:
+        if filename.endswith(".whl"):
+            name, version, _, _ = parse_wheel_filename(filename)
+        elif filename.endswith((".tar.gz", ".zip")):
+            name, version = parse_sdist_filename(filename)
+        else:
+            return None
+    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+        return None
+    return version if canonicalize_name(name) == package else None
+
+
+def _indexes() -> Iterator[str]:
+    settings = settings_of_pip()
+    first = os.environ.get("UV_DEFAULT_INDEX") or os.environ.get("UV_INDEX_URL") or settings.get("index-url")
+    yield first or _USUAL_INDEX
+    yield from (settings.get("extra-index-url") or "").split()
+
+
+def _listing(package: str) -> list[_File]:
+    """All files of a package, of the first index that has it. Raises NoSource."""
+    why = ""
+    for index in _indexes():
+        address = f"{index.rstrip('/')}/{canonicalize_name(package)}/"
+        if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            place = Path(folder, "listing")
+            try:
+                download(address, place, own=True, most=_MAX_LISTING_BYTES, accept=_ACCEPT)
+            except NoSource as error:
+                why = why or str(error)
+                continue
+            if files := _files_in(place.read_bytes(), address):
+                return files
+    raise NoSource(why or f"no index lists {package}")
+
+
+_ACCEPT = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
+
+
+def _files_in(data: bytes, address: str) -> list[_File]:
+    """The files of a listing, in JSON (PEP 691) or HTML (PEP 503)."""
+    try:
+        files = msgspec.json.decode(data, type=_Listing).files
+    except (msgspec.MsgspecError, UnicodeError, json.JSONDecodeError):
+        files = []
+        for href, filename in _LINK.findall(data.decode("utf-8", "replace")):
+            url, _, fragment = urllib.parse.urljoin(address, href).partition("#")
+            digest = re.search(r"sha256=([0-9a-f]{64})", fragment)
+            files.append(_File(filename, url, {"sha256": digest[1]} if digest else {}))
+    for file in files:
+        file.url = urllib.parse.urljoin(address, file.url)
+    return files

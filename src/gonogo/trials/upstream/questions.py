@@ -1,0 +1,138 @@
+"""What a failure asks of a package's releases: a name, an attribute, an argument, or the line that raised."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gonogo.evidence.log.code_owner import distribution_of
+from gonogo.finding.failure import CodePlace, RaisedException
+from gonogo.trials.upstream.release import Release
+
+_MAX_CANDIDATES = 3
+"""Packages that are looked through for a class or function of which only the name is known."""
+_MIN_CODE = 12
+"""Letters of a line that is looked for: shorter ones stand everywhere."""
+_OWN = ("package", "clone")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing that a release has or has not. ``kind``: ``name``, ``module``, ``attribute``, ``argument``, ``line``.
+
+    ``owner`` is the module, class or function that it is asked of; ``symbol`` what is asked for.
+    """
+
+    kind: str
+    packages: tuple[str, ...]
+    owner: str
+    symbol: str
+    module: str = ""
+
+    def answered(self, release: Release) -> bool | None:
+        """Whether the release has it; None where that can't be told."""
+        return _ANSWERS[self.kind](self, release)
+
+
+def questions(chain: Sequence[RaisedException], versions: Mapping[str, str]) -> Iterator[Question]:
+    """What the exceptions of a failure ask, the last one's first."""
+    for raised in reversed(chain):
+        message = raised.message
+        beside = _packages(raised.frames, versions)
+        if message.form == "not_importable" and message.subject and message.names:
+            yield Question("name", (distribution_of(message.subject),), message.subject, message.names[0])
+        elif message.form == "no_module" and "." in message.subject:
+            yield Question("module", (distribution_of(message.subject),), "", message.subject)
+        elif message.form == "no_attribute" and message.subject and message.names:
+            yield from _of_attribute(message.subject, message.names[0], beside, versions)
+        elif message.form == "unexpected_keyword" and message.subject and message.names:
+            yield Question("argument", beside, message.subject.removesuffix("()"), message.names[0])
+        if raised is chain[-1] and raised.frames and raised.frames[-1].owner in _OWN:
+            place = raised.frames[-1]
+            code = place.code.strip()
+            if len(code) >= _MIN_CODE and place.function.rpartition(".")[2].isidentifier():
+                yield Question("line", (place.package,), place.function.rpartition(".")[2], code, place.module)
+
+
+def _of_attribute(subject: str, name: str, beside: tuple[str, ...], versions: Mapping[str, str]) -> Iterator[Question]:
+    module = distribution_of(subject)
+    if "." in subject or module in versions:
+        yield Question("name", (module,), subject, name)
+    else:
+        yield Question("attribute", beside, subject, name)
+
+
+def _packages(frames: Sequence[CodePlace], versions: Mapping[str, str]) -> tuple[str, ...]:
+    """The packages whose code may be meant, the innermost first, then the others whose version is known."""
+    found = [frame.package for frame in reversed(frames) if frame.owner in _OWN]
+    usual = [name for name in ("transformers", "trl", "peft", "accelerate", "deepspeed") if name in versions]
+    return tuple(dict.fromkeys((*found, *usual)))[:_MAX_CANDIDATES]
+
+
+# -- answers
+
+
+def _name(question: Question, release: Release) -> bool | None:
+    path = release.module(question.owner)
+    if path is None:
+        return False if release.has_package(question.owner.partition(".")[0]) else None
+    return release.binds(path, question.symbol)
+
+
+def _module(question: Question, release: Release) -> bool | None:
+    if not release.has_package(question.symbol.partition(".")[0]):
+        return None
+    return release.has_package(question.symbol)
+
+
+def _attribute(question: Question, release: Release) -> bool | None:
+    for _, node in release.defining(question.owner.rpartition(".")[2]):
+        if isinstance(node, ast.ClassDef):
+            if question.symbol in release.attributes(node):
+                return True
+            dynamic = release.method(node, "__getattr__") is not None
+            return False if release.has_all_bases(node) and not dynamic else None
+    return None
+
+
+def _argument(question: Question, release: Release) -> bool | None:
+    owner, _, method = question.owner.rpartition(".")
+    if owner:
+        for _, node in release.defining(owner.rpartition(".")[2]):
+            if isinstance(node, ast.ClassDef):
+                found = release.method(node, method)
+                if found is not None:
+                    names, takes_any = release.parameters(found)
+                    return question.symbol in names or takes_any
+                if method == "__init__":  # a dataclass's fields
+                    return question.symbol in release.attributes(node) or (
+                        False if release.has_all_bases(node) else None
+                    )
+        return None
+    answers = []
+    for _, node in release.defining(method):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            names, takes_any = release.parameters(node)
+            answers.append(question.symbol in names or takes_any)
+    return answers[0] if len(set(answers)) == 1 else None
+
+
+def _line(question: Question, release: Release) -> bool | None:
+    """Whether the function has the line that the log prints of it."""
+    path = release.module(question.module)
+    if path is None:
+        return False if release.has_package(question.module.partition(".")[0]) else None
+    tree = release.tree(path)
+    if tree is None:
+        return None
+    lines = release.text(path).splitlines()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == question.owner:
+            body = lines[node.lineno - 1 : node.end_lineno]
+            if any(line.strip() == question.symbol for line in body):
+                return True
+    return False
+
+
+_ANSWERS = {"name": _name, "module": _module, "attribute": _attribute, "argument": _argument, "line": _line}

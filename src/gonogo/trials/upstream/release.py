@@ -1,0 +1,307 @@
+"""The Python files of one release, read out of its archive: parsed, never imported, and with limits on everything."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import io
+import re
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+
+from packaging.version import Version
+
+_MAX_MEMBERS = 60_000
+_MAX_MEMBER_BYTES = 4 << 20
+_MAX_TOTAL_BYTES = 192 << 20
+_CHANGELOG = re.compile(r"(?i)(?:change|history|news|release)[\w-]{0,20}\.(?:md|rst|txt)|(?:change|history)[\w-]{0,10}")
+_MAX_BASES = 8
+_MAX_STARS = 4
+
+
+_BROKEN = (
+    *(OSError, EOFError, ValueError, zipfile.BadZipFile, tarfile.TarError, zlib.error, NotImplementedError),
+    RuntimeError,  # a member that is encrypted
+)
+
+
+class BrokenArchive(Exception):
+    """What was fetched is no archive, or larger than may be."""
+
+
+class Release:
+    """One release: its Python files by their path from the package's root (``transformers/trainer.py``)."""
+
+    def __init__(self, package: str, version: Version, files: Mapping[str, bytes], changelog: str = "") -> None:
+        self.package = package
+        self.version = version
+        self.files = files
+        self.changelog = changelog
+        self._trees: dict[str, ast.Module | None] = {}
+
+    def module(self, dotted: str) -> str | None:
+        """The file of a module; None where there is none."""
+        path = dotted.replace(".", "/")
+        return next((name for name in (f"{path}.py", f"{path}/__init__.py") if name in self.files), None)
+
+    def has_package(self, dotted: str) -> bool:
+        """Whether there is a module of that name, or a folder of modules."""
+        return self.module(dotted) is not None or any(
+            name.startswith(f"{dotted.replace('.', '/')}/") for name in self.files
+        )
+
+    def text(self, path: str) -> str:
+        """A file's text."""
+        return self.files[path].decode("utf-8", "replace")
+
+    def tree(self, path: str) -> ast.Module | None:
+        """A file parsed; None where it is no Python of this one."""
+        if path not in self._trees:
+            try:
+                self._trees[path] = ast.parse(self.files[path])
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                self._trees[path] = None
+        return self._trees[path]
+
+    @cached_property
+    def _paths(self) -> list[str]:
+        return sorted(self.files, key=lambda path: (path.count("/"), path))
+
+    def defining(self, name: str) -> Iterator[tuple[str, ast.stmt]]:
+        """Where a class or function of that name is defined at a module's top level, with the file."""
+        words = (f"class {name}".encode(), f"def {name}".encode())
+        for path in self._paths:
+            if any(word in self.files[path] for word in words) and (tree := self.tree(path)) is not None:
+                for node in _statements(tree.body):
+                    if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
+                        yield path, node
+
+    def binds(self, path: str, name: str, depth: int = 0) -> bool | None:
+        """Whether a module has a name; None where that can't be read off its file."""
+        tree = self.tree(path)
+        if tree is None:
+            return None
+        if self.module(f"{_dotted(path)}.{name}") is not None:
+            return True  # a submodule
+        if any(name in _bound_by(node) for node in _statements(tree.body)):
+            return True
+        if _is_lazy(tree):
+            return self._lazily(path, tree, name)
+        starred = [node for node in _statements(tree.body) if isinstance(node, ast.ImportFrom) and _is_star(node)]
+        unsure = depth >= _MAX_STARS and bool(starred)
+        for node in starred[:_MAX_STARS] if depth < _MAX_STARS else ():
+            source = self._starred(path, node)
+            found = self.binds(source, name, depth + 1) if source is not None else None
+            if found:
+                return True
+            unsure = unsure or found is None
+        return None if unsure else False
+
+    def _starred(self, path: str, node: ast.ImportFrom) -> str | None:
+        package = _dotted(path).split(".")
+        if not path.endswith("/__init__.py"):
+            package = package[:-1]
+        if node.level:
+            package = package[: len(package) - node.level + 1]
+            return self.module(".".join([*package, *(node.module or "").split(".")]).rstrip("."))
+        return self.module(node.module or "")
+
+    def _lazily(self, path: str, tree: ast.Module, name: str) -> bool:
+        """Of a package that imports on demand: its table of names is text, there or where they are defined."""
+        if _says(tree, name):
+            return True
+        folder = f"{path.rpartition('/')[0]}/"
+        quoted = (f'"{name}"'.encode(), f"'{name}'".encode())
+        for one in self._paths:
+            data = self.files[one]
+            if one != path and one.startswith(folder) and any(word in data for word in quoted):
+                other = self.tree(one)
+                if (
+                    other is not None
+                    and _says(other, name)
+                    and any(name in _bound_by(node) for node in _statements(other.body))
+                ):
+                    return True
+        return False
+
+    def parameters(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[set[str], bool]:
+        """A function's parameters by name, and whether it takes any."""
+        given = function.args
+        names = {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+        return names, given.kwarg is not None
+
+    def method(self, node: ast.ClassDef, name: str, depth: int = 0) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """A class's method, of its own or of a base in this release; None where it has none that can be seen."""
+        for one in node.body:
+            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and one.name == name:
+                return one
+        for base in self.bases(node) if depth < _MAX_BASES else ():
+            if (found := self.method(base, name, depth + 1)) is not None:
+                return found
+        return None
+
+    def bases(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
+        """A class's bases that are defined in this release."""
+        for base in node.bases:
+            name = base.attr if isinstance(base, ast.Attribute) else base.id if isinstance(base, ast.Name) else ""
+            if name and name != node.name:
+                yield from (one for _, one in list(self.defining(name))[:1] if isinstance(one, ast.ClassDef))
+
+    def has_all_bases(self, node: ast.ClassDef, depth: int = 0) -> bool:
+        """Whether all of a class's bases can be seen here, so that what it lacks, it lacks."""
+        known = list(self.bases(node))
+        own = [base for base in node.bases if not (isinstance(base, ast.Name) and base.id in ("object", "ABC"))]
+        return len(known) == len(own) and (
+            depth >= _MAX_BASES or all(self.has_all_bases(one, depth + 1) for one in known)
+        )
+
+    def attributes(self, node: ast.ClassDef, depth: int = 0) -> set[str]:
+        """What a class and its bases define: methods, class variables, and what methods set on ``self``."""
+        found: set[str] = set()
+        for one in ast.walk(node):
+            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                found.add(one.name)
+            elif isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
+                found.add(one.attr)
+            elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
+                found.add(one.id)
+        for base in self.bases(node) if depth < _MAX_BASES else ():
+            found |= self.attributes(base, depth + 1)
+        return found
+
+
+def _dotted(path: str) -> str:
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """A module's statements, also those under ``if`` and ``try``."""
+    for node in body:
+        yield node
+        if isinstance(node, (ast.If, ast.For, ast.While, ast.With)):
+            yield from _statements(node.body)
+            yield from _statements(getattr(node, "orelse", []))
+        elif isinstance(node, ast.Try):
+            for part in (node.body, node.orelse, node.finalbody, *(handler.body for handler in node.handlers)):
+                yield from _statements(part)
+
+
+def _bound_by(node: ast.stmt) -> set[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {node.name}
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+
+
+def _is_star(node: ast.ImportFrom) -> bool:
+    return any(alias.name == "*" for alias in node.names)
+
+
+def _says(tree: ast.Module, name: str) -> bool:
+    """Whether a module has a name as a text of its own, as ``__all__`` and tables of names do."""
+    return any(isinstance(node, ast.Constant) and node.value == name for node in ast.walk(tree))
+
+
+def _is_lazy(tree: ast.Module) -> bool:
+    """Whether a module makes its names on demand."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
+            return True
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in ("_LazyModule", "LazyModule", "lazy_import"):
+                return True
+    return False
+
+
+# -- archives
+
+
+def read_release(archive: Path, package: str, version: Version) -> Release:
+    """A release out of a wheel or a source archive. Raises BrokenArchive."""
+    try:
+        members = _of_zip(archive) if archive.suffix in (".whl", ".zip") else _of_tar(archive)
+        files: dict[str, bytes] = {}
+        changelog = ""
+        total = 0
+        for count, (name, data) in enumerate(members):
+            total += len(data)
+            if count > _MAX_MEMBERS or total > _MAX_TOTAL_BYTES:
+                raise BrokenArchive(f"{archive.name}: too large")
+            if name.endswith(".py"):
+                files[name] = data
+            elif len(data) > len(changelog):
+                changelog = data.decode("utf-8", "replace")
+    except _BROKEN as error:
+        raise BrokenArchive(f"{archive.name}: {error}") from None
+    if archive.suffix != ".whl":
+        files = _from_package(files)
+    return Release(package, version, files, changelog)
+
+
+def _wanted(name: str, size: int) -> bool:
+    parts = name.split("/")
+    if size > _MAX_MEMBER_BYTES or name.startswith("/") or ".." in parts:
+        return False
+    return name.endswith(".py") or (len(parts) <= 2 and _CHANGELOG.fullmatch(parts[-1]) is not None)
+
+
+def _of_zip(archive: Path) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(archive) as opened:
+        for member in opened.infolist()[:_MAX_MEMBERS]:
+            if _wanted(member.filename, member.file_size):
+                with opened.open(member) as file:
+                    data = file.read(_MAX_MEMBER_BYTES + 1)
+                if len(data) <= _MAX_MEMBER_BYTES:
+                    yield member.filename, data
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that ends with an error where it has given more than may be: so no archive unpacks for ever."""
+
+    def __init__(self, file: gzip.GzipFile) -> None:
+        self._file = file
+        self._left = 4 * _MAX_TOTAL_BYTES
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """So many bytes at most."""
+        data = self._file.read(min(size, 1 << 20) if size >= 0 else 1 << 20)
+        self._left -= len(data)
+        if self._left < 0:
+            raise BrokenArchive("it unpacks to more than may be")
+        return data
+
+
+def _of_tar(archive: Path) -> Iterator[tuple[str, bytes]]:
+    with gzip.open(archive) as unpacked, tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as opened:
+        for count, member in enumerate(opened):
+            if count > _MAX_MEMBERS:
+                return
+            if (
+                member.isfile()
+                and _wanted(member.name, member.size)
+                and (file := opened.extractfile(member)) is not None
+            ):
+                yield member.name, file.read(_MAX_MEMBER_BYTES)
+
+
+def _from_package(files: dict[str, bytes]) -> dict[str, bytes]:
+    """A source archive's files from their package's root on: without ``name-1.0/`` and ``src/``."""
+    found: dict[str, bytes] = {}
+    for name, data in files.items():
+        inside = name.partition("/")[2]
+        for folder in ("src/", "python/", "lib/"):
+            inside = inside.removeprefix(folder)
+        if inside and inside.partition("/")[0] not in ("tests", "test", "examples", "docs", "benchmarks"):
+            found[inside] = data
+    return found
