@@ -35,7 +35,8 @@ def peak_kib():  # of this process alone: ru_maxrss starts with what the process
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 def live(device):
-    return session.memory.device(torch.device(device)).live
+    record = session.memory.device(torch.device(device))
+    return record.live - record.categories().get("workspace", 0)
 """
 
 

@@ -83,6 +83,16 @@ def packages(names: list[str], into: Path) -> str:
     return str(folder)
 
 
+def environment_of(row: dict[str, Any], cache: Path) -> dict[str, str]:
+    """This environment as one that is activated, with the recipe's own packages before it."""
+    own = str(Path(sys.executable).parent)
+    found = {**os.environ, "NO_COLOR": "1", "PATH": os.pathsep.join((own, os.environ["PATH"]))}
+    if row.get("python"):
+        path = [packages(row["python"], cache), os.environ.get("PYTHONPATH", "")]
+        found["PYTHONPATH"] = os.pathsep.join(path).rstrip(os.pathsep)
+    return found
+
+
 def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
     """Rehearse one; what the fullest of its ranks takes, or why that isn't known."""
     words = ["--gpus", row["gpus"], "--ranks", row.get("ranks", "0"), "--format", "json", "--no-cache"]
@@ -90,15 +100,11 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
         words += ["--with", package]
     if "as_of" in row:
         words += ["--as-of", row["as_of"]]
-    environment = {**os.environ, "NO_COLOR": "1"}
-    if row.get("python"):
-        path = [packages(row["python"], cache), os.environ.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(path).rstrip(os.pathsep)
     start = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-m", "gonogo", "rehearse", *words, "--", *shlex.split(command_of(row, str(PROGRAMS)))],
-        cwd=folder / row.get("folder", "."), env=environment, capture_output=True, text=True, timeout=_TIMEOUT,
-        check=False,
+        cwd=folder / row.get("folder", "."), env=environment_of(row, cache), capture_output=True, text=True,
+        timeout=_TIMEOUT, check=False,
     )  # fmt: skip
     seconds = round(time.monotonic() - start)
     try:
@@ -129,6 +135,8 @@ def run(row: dict[str, Any], mirrors: Path | None, cache: Path) -> dict[str, Any
             return {"verdict": "skipped", "told": refused}
         for name in row.get("remove", []):
             (folder / name).unlink(missing_ok=True)
+        if "build" in row:
+            subprocess.run(shlex.split(row["build"]), cwd=folder, env=environment_of(row, cache), check=True)
     return rehearsed(row, folder, cache)
 
 

@@ -49,8 +49,10 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def live(session: Session) -> int:
+    """Bytes of the program's tensors, without cuBLAS's workspaces."""
     gc.collect()
-    return session.memory.device(GPU).live
+    record = session.memory.device(GPU)
+    return record.live - record.categories().get("workspace", 0)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -77,6 +79,22 @@ def test_operators_run_in_the_dtype_of_their_list(session: Session, dtype: torch
     assert [t.dtype for t in as_given] == [dtype] * len(as_given)
     assert integer.dtype == torch.int64
     assert (single @ single).dtype == torch.float32
+
+
+def test_a_function_of_several_operators_is_cast_operator_by_operator(session: Session) -> None:
+    """Multi-head attention that hands out its weights: products in bfloat16, their softmax in float32, as ATen does."""
+    attention = nn.MultiheadAttention(64, 4, batch_first=True, device="cuda")
+    logits = torch.randn(2, 8, 64, device="cuda")
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        before = live(session)
+        out, weights = attention(logits, logits, logits)
+        assert (out.dtype, weights.dtype) == (torch.bfloat16, torch.float32)
+        assert F.gumbel_softmax(logits.bfloat16()).dtype == torch.float32
+        assert F.normalize(logits.bfloat16()).dtype == torch.float32
+        scores = 2 * 4 * 8 * 8
+        assert live(session) - before > scores * (4 + 2)  # the softmax's result, and what the product makes of it
+    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=False):
+        assert attention(logits, logits, logits)[0].dtype == torch.float32
 
 
 def test_autocast_can_be_off_within_itself(session: Session) -> None:

@@ -12,6 +12,8 @@ from virtual.worlds import on_device
 pytest.importorskip("bitsandbytes")
 
 BYTES = """
+import os
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":0:0"
 import bitsandbytes as bnb
 import torch
 

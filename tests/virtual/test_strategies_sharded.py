@@ -15,6 +15,8 @@ ALONE = 'import os\nos.environ["WORLD_SIZE"] = "1"\n'
 TORCH = "import torch, torch.distributed.fsdp, torch.nn.parallel\n"
 
 FSDP2 = """
+import os
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":0:0"
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -58,6 +60,8 @@ assert all(tensor.shape == (1024, 1024) and tensor.device.type == "cpu" for tens
 )
 
 OFFLOADED = """
+import os
+os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":0:0"
 import torch
 import torch.distributed as dist
 from torch import nn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.finding import Text
 from gonogo.finding.planned import Cost, Plan, SolutionSummary, StrategySummary
-from gonogo.finding.words import CATEGORIES, size
+from gonogo.finding.words import CATEGORIES, ONLY_WHERE_HELD, size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import word
@@ -219,18 +219,17 @@ def bar(choice: StrategySummary, capacity: int) -> list[tuple[str, str]]:
     return drawn
 
 
-def legend(language: str, *, engine: bool) -> str:
+def legend(language: str, plan: Plan) -> str:
     """What the letters of a bar stand for."""
-    return "  ".join(f"{_LETTERS[name]} {said}" for name, said in _legend(language, engine) if name != "free")
+    named = shown_names(language, plan).items()
+    return "  ".join(f"{_LETTERS[name]} {said}" for name, said in named if name != "free")
 
 
-def generates(plan: Plan) -> bool:
-    """Whether an engine is part of any picture."""
-    return any(choice.by_category.get("rollout") for choice in (*plan.fitting, *plan.too_large))
-
-
-def _legend(language: str, engine: bool) -> list[tuple[str, str]]:
-    return [(name, said) for name, said in legend_names(language).items() if engine or name != "rollout"]
+def shown_names(language: str, plan: Plan) -> dict[str, str]:
+    """What the parts that any picture has are called."""
+    held = {name for choice in (*plan.fitting, *plan.too_large) for name, count in choice.by_category.items() if count}
+    names = legend_names(language).items()
+    return {name: said for name, said in names if name in held or name not in ONLY_WHERE_HELD}
 
 
 def legend_names(language: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from gonogo.finding.planned import Plan, StrategySummary, TooLarge
 from gonogo.finding.words import size
 from gonogo.report.atomic import write_atomically
 from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font
-from gonogo.report.trials.plan import generates, legend_names, plan_summary, shares, solution, strategy_name
+from gonogo.report.trials.plan import legend_names, plan_summary, shares, shown_names, solution, strategy_name
 from gonogo.report.untrusted import clean_line
 
 OPTION = "--picture"
@@ -109,7 +109,7 @@ def draw(plan: Plan, language: str) -> Drawing:
             shapes.append(Line(end, y - 4, end, y + _BAR_HEIGHT + 4, _RED, width=1.5, dashed=True))
         shapes.append(Words(end, top - 8, size(capacity), size=11, fill=_RED, anchor="middle"))
         top += 10
-    shapes += _legend(top + 4, language, generates(plan))
+    shapes += _legend(top + 4, shown_names(language, plan))
     return Drawing(_WIDTH, top + 34, f"{title}. {plan_summary(plan, language)}", shapes)
 
 
@@ -158,12 +158,10 @@ def _speed(choice: StrategySummary, language: str) -> str:
     return f"{_batch(choice)}  ·  {speed.in_language(language)}"
 
 
-def _legend(top: float, language: str, engine: bool) -> list[Box | Words | Line]:
+def _legend(top: float, names: dict[str, str]) -> list[Box | Words | Line]:
     shapes: list[Box | Words | Line] = []
     left = float(_MARGIN)
-    for name, said in legend_names(language).items():
-        if name == "rollout" and not engine:
-            continue
+    for name, said in names.items():
         outline = "#d0d7de" if name == "free" else ""
         shapes += [Box(left, top, 12, 12, COLOURS[name], outline=outline), Words(left + 18, top + 10, said, size=12)]
         left += 34 + sum(6.6 if letter.isascii() else 12 for letter in said)

@@ -6,7 +6,7 @@ from gonogo.finding import Text
 from gonogo.finding.planned import Plan
 from gonogo.finding.words import size
 from gonogo.report.page import Page, Styled
-from gonogo.report.trials.plan import REASONED, bar, generates, legend, plan_tables, reasons
+from gonogo.report.trials.plan import REASONED, bar, legend, plan_tables, reasons
 
 _COLOURS = {
     "parameters": "blue",
@@ -49,7 +49,7 @@ def _print_memory(plan: Plan, page: Page, language: str) -> None:
             drawn.append(letters, _COLOURS[name])
         drawn.append(f"| {size(choice.reserved_bytes)} / {size(capacity)}")
         page.line(drawn, wrap=False)
-    page.line(Styled(legend(language, engine=generates(plan)), "dim"))
+    page.line(Styled(legend(language, plan), "dim"))
 
 
 def _print_reasons(plan: Plan, page: Page, language: str) -> None:

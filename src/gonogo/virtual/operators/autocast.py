@@ -8,6 +8,8 @@ takes memory.
 from __future__ import annotations
 
 import functools
+import inspect
+import types
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -21,7 +23,7 @@ LOWER_PRECISION = {
     "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
     "convolution", "_convolution", "prelu", "addmm", "addmv", "addr", "matmul", "__matmul__", "__rmatmul__", "einsum",
     "mm", "mv", "linalg_vecdot", "linear", "addbmm", "baddbmm", "bmm", "chain_matmul", "multi_dot", "lstm_cell",
-    "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "scaled_dot_product_attention", "multi_head_attention_forward",
+    "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "scaled_dot_product_attention",
     "lstm", "gru", "rnn_tanh", "rnn_relu",  # cuDNN's: aten/src/ATen/cudnn/AutocastRNN.cpp
 }  # fmt: skip
 FLOAT32 = {
@@ -36,6 +38,9 @@ FLOAT32 = {
 }  # fmt: skip
 WIDEST = {"addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sample", "index_put", "tensordot",
           "scatter_add"}  # fmt: skip
+_LISTED = LOWER_PRECISION | FLOAT32 | WIDEST
+_IN_PYTHON = ("torch.nn.functional", "torch.functional")
+_ASKS_FOR_MODES = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 # Refused on CUDA, whatever the dtypes.
 BANNED_ON_CUDA = "binary_cross_entropy"
 _BANNED = (
@@ -88,7 +93,7 @@ class _Casting(TorchFunctionMode):
         self._device = device
         self._weights: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, kinds: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if self.dtype is None or _Casting.entered[-1] is not self:  # the innermost alone says what is cast
@@ -107,6 +112,9 @@ class _Casting(TorchFunctionMode):
             target = None
         if target is not None:
             args, kwargs = self._cast(args, target), self._cast(kwargs, target)
+        elif (inner := _made_of_listed(func)) is not None:
+            with self:
+                return inner(*args, **kwargs)
         return func(*args, **kwargs)
 
     def _cast(self, value: Any, dtype: torch.dtype) -> Any:
@@ -126,6 +134,23 @@ class _Casting(TorchFunctionMode):
         if found is None or found[0] is not weight:
             found = self._weights[id(weight)] = (weight, weight.to(dtype))
         return found[1]
+
+
+@functools.cache
+def _made_of_listed(func: Any) -> Callable[..., Any] | None:
+    """A function of torch's that calls listed ones, such as ``multi_head_attention_forward``; None for any other.
+
+    A mode is handed its call whole, and is off within: here as one that doesn't ask for modes itself, so that what it
+    calls is cast one by one, as ATen would.
+    """
+    if not inspect.isfunction(func) or func.__module__ not in _IN_PYTHON or func.__name__ in _LISTED:
+        return None
+    if _LISTED.isdisjoint(func.__code__.co_names):
+        return None
+    told = {**func.__globals__, **dict.fromkeys(_ASKS_FOR_MODES, lambda *args: False)}
+    inner = types.FunctionType(func.__code__, told, func.__name__, func.__defaults__, func.__closure__)
+    inner.__kwdefaults__ = func.__kwdefaults__
+    return inner
 
 
 def _on_accelerator(args: Any, kwargs: Any) -> bool:
