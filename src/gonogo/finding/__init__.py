@@ -11,16 +11,15 @@ from gonogo.finding.text import Text as Text
 
 if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
-    from gonogo.finding.answer import Answer, Clue
+    from gonogo.finding.answer import Answer, Clue, SimilarThread
     from gonogo.finding.bisection import Bisection
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
     from gonogo.finding.failure import FailureFacts
-    from gonogo.finding.guarded_run import GuardedRun
+    from gonogo.finding.guarded_run import GuardedRunSummary
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
     from gonogo.finding.rehearsal import Rehearsal
-    from gonogo.finding.similar import SimilarThread
 
 
 class Certainty(str, Enum):
@@ -151,7 +150,7 @@ class Report(msgspec.Struct, frozen=True):
     log: Logs | None = None
     environment: EnvironmentFacts | None = None
     bisection: Bisection | None = None
-    guarded_run: GuardedRun | None = None
+    guarded_run: GuardedRunSummary | None = None
     plan: Plan | None = None
     cure: Cure | None = None
     notes: tuple[Text, ...] = ()

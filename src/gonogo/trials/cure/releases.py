@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gonogo.evidence.rehearsal.record import Failure
     from gonogo.trials.cure.trial import Trial
 
+RELEASE = "release"
+"""The kind of these candidates."""
 _NEAREST = 2
 """Releases that are tried in each direction: the last patch of each minor version."""
 _OF_INTERFACES = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError"})
@@ -48,7 +50,7 @@ def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
             title = _OTHER.format(package=package, version=version, which=which)
             edit = trial.run.environment.replacing_version(package, f"=={version}")
             pins = () if edit is not None else (f"{package}=={version}",)
-            yield Candidate(finding, title, (edit,) if edit is not None else (), pins, size=1)
+            yield Candidate(finding, title, (edit,) if edit is not None else (), pins, size=1, kind=RELEASE)
 
 
 def _packages_at_fault(failure: Failure) -> list[str]:
