@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.diagnose.answer import answer_of
 from gonogo.diagnose.clues.join import clues_of
+from gonogo.diagnose.missing import missing_of
 from gonogo.diagnose.with_files import require_folder, setup_with, with_files
 from gonogo.evidence.failure.facts import failure_facts
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
@@ -30,7 +33,7 @@ _MAX_RANKS = 512
 _OF_THE_FAILURE = (Role.ROOT, Role.CASCADE)
 
 if TYPE_CHECKING:  # loaded where a log asks for it
-    from gonogo.finding.similar import SimilarThread
+    from gonogo.finding.answer import SimilarThread
 
 
 class Failure(NamedTuple):
@@ -120,6 +123,8 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
             )
             why = Text("too many: only the first and the last were read", "数量过多：只看了最前和最后的部分")
             skipped = (*skipped, Skipped(what, why))
+    if not complete and not any(finding.certainty is Certainty.CERTAIN for finding in findings):
+        skipped = (*skipped, *missing_of(log, facts_of_failure))
     answer = None if complete else answer_of(facts_of_failure, clues, findings, log.setup.version_texts)
     return Report(
         "diagnose",
@@ -137,9 +142,14 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
 
 
 def not_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> tuple[Finding, ...]:
-    """The findings without those that a clue speaks against."""
+    """The findings without those that a clue speaks against, and last those that would only be a consequence."""
     against = {name for clue in clues for name in clue.against}
-    return tuple(finding for finding in findings if finding.hazard not in against)
+    secondary = {name for clue in clues for name in clue.secondary}
+    kept = [finding for finding in findings if finding.hazard not in against]
+    return (
+        *(finding for finding in kept if finding.hazard not in secondary),
+        *(replace(finding, certainty=Certainty.POSSIBLE) for finding in kept if finding.hazard in secondary),
+    )
 
 
 def _similar(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:

@@ -37,9 +37,11 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         for hazard, finding in like_cases(log) if not found else ():
             hazards.setdefault(finding.hazard, hazard)
             found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
+        named = bool(found)
         for name, hazard in list(hazards.items()):
             if hazard.fallback and (merged := _finding_of(hazard, log)):
-                found[name] = merged
+                # What was raised is certain; beside a hazard that may explain it, it explains less.
+                found[name] = replace(merged, certainty=Certainty.POSSIBLE) if named else merged
     place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}
 
     def order(finding: Finding) -> tuple[bool, bool, int, int]:
