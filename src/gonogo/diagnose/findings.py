@@ -13,6 +13,7 @@ from gonogo.diagnose.answer import answer_of
 from gonogo.diagnose.clues.join import clues_of
 from gonogo.diagnose.cut_short import cut_short, like_cases
 from gonogo.diagnose.excerpts import excerpts, rank_ends
+from gonogo.diagnose.missing import missing_of
 from gonogo.diagnose.with_files import require_folder, setup_with, with_files
 from gonogo.evidence.failure.facts import failure_facts
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
@@ -119,6 +120,8 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
             )
             why = Text("too many: only the first and the last were read", "数量过多：只看了最前和最后的部分")
             skipped = (*skipped, Skipped(what, why))
+    if not complete and not any(finding.certainty is Certainty.CERTAIN for finding in findings):
+        skipped = (*skipped, *missing_of(log, facts_of_failure))
     answer = None if complete else answer_of(facts_of_failure, clues, findings, log.setup.version_texts)
     return Report(
         "diagnose",
@@ -136,9 +139,14 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
 
 
 def not_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> tuple[Finding, ...]:
-    """The findings without those that a clue speaks against."""
+    """The findings without those that a clue speaks against, and last those that would only be a consequence."""
     against = {name for clue in clues for name in clue.against}
-    return tuple(finding for finding in findings if finding.hazard not in against)
+    secondary = {name for clue in clues for name in clue.secondary}
+    kept = [finding for finding in findings if finding.hazard not in against]
+    return (
+        *(finding for finding in kept if finding.hazard not in secondary),
+        *(replace(finding, certainty=Certainty.POSSIBLE) for finding in kept if finding.hazard in secondary),
+    )
 
 
 def _similar(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:
@@ -174,9 +182,11 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
         for hazard, finding in like_cases(log) if not found else ():
             hazards.setdefault(finding.hazard, hazard)
             found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
+        named = bool(found)
         for name, hazard in list(hazards.items()):
             if hazard.fallback and (merged := _finding_of(hazard, log)):
-                found[name] = merged
+                # What was raised is certain; beside a hazard that may explain it, it explains less.
+                found[name] = replace(merged, certainty=Certainty.POSSIBLE) if named else merged
     place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}
 
     def order(finding: Finding) -> tuple[bool, bool, int, int]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gonogo.evidence.failure.facts import raised_in_your_line
 from gonogo.evidence.failure.misfit import FORMS, Misfit, library_package, misfit_in
 from gonogo.evidence.failure.native import readable
 from gonogo.evidence.patterns import compiled_when_used
@@ -14,9 +15,13 @@ from gonogo.finding.failure import CodePlace, FailureFacts, Message, RaisedExcep
 
 _MAX_MESSAGE = 400
 _CHECK = compiled_when_used(r"^assert\s+(.+?)(?:,\s*(?:[f\"'(\\].*)?)?$")
-_DIVISOR = compiled_when_used(r"(?://|/|%)=? ?\(?([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)")
+_DIVISOR = compiled_when_used(r"(?://|/|%)=? ?\(?([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\]|\([^()]{0,80}\))?)")
 _NONE_USED = compiled_when_used(
     r"object has no attribute '(\w{1,120})'|object is not (subscriptable|callable|iterable)"
+)
+_NONE_OPERAND = compiled_when_used(
+    r"(?:unsupported operand type\(s\) for (\S{1,3}?):|'(\S{1,2})' not supported between instances of) "
+    r"'(\w{1,60})' and '(\w{1,60})'"
 )
 _SUBSCRIPT = compiled_when_used(r"([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
 _ADVICE = compiled_when_used(
@@ -57,7 +62,7 @@ def statement_of(facts: FailureFacts, versions: Mapping[str, str]) -> Statement 
         because, change = _by_form(raised)
     because = because or _as_said(raised)
     change = change or _advice(raised.message) or _where_to_look(facts)
-    return Statement(because, change, _is_plain(raised, facts), _checked_at(raised))
+    return Statement(because, change, raised_in_your_line(raised) and not facts.collectives, _checked_at(raised))
 
 
 _CHECKS = compiled_when_used(r"(?i)ensure|assert|check|validate|verify|raise_|require|^_?divide$")
@@ -100,7 +105,7 @@ def _by_form(raised: RaisedException) -> tuple[Text | None, Text | None]:
                 "按已安装的 torch 重新安装或编译 {package}（版本、CUDA 与 C++ ABI 均对应的 wheel）",
             ).format(package=package),
         )
-    if message.subject == "NoneType" or message.text.startswith("'NoneType' object"):
+    if message.subject == "NoneType" or (raised.type == "TypeError" and "'NoneType'" in message.text):
         return _of_none(message, code)
     if raised.type == "ZeroDivisionError":
         return _of_zero(code)
@@ -162,6 +167,8 @@ def _of_none(message: Message, code: str) -> tuple[Text | None, Text | None]:
         ends = {"subscriptable": r"\[", "callable": r"\("}.get(used.group(2), "")
         found = re.search(rf"([A-Za-z_][\w.]*){ends}", code) if ends else None
         what = found.group(1) if found is not None else ""
+    elif operands := _NONE_OPERAND.search(message.text):
+        what = _none_operand(operands, code)
     if not what:
         return None, None
     return (
@@ -173,6 +180,17 @@ def _of_none(message: Message, code: str) -> tuple[Text | None, Text | None]:
             "找出为什么 {what} 是 None（没有值的条目、未传入的参数、没有返回值的分支），跳过或补上它",
         ).format(what=what),
     )
+
+
+def _none_operand(operands: re.Match[str], code: str) -> str:
+    """The side of the operator that holds None, where the line names it."""
+    operator = re.escape(operands.group(1) or operands.group(2))
+    name = r"([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)"
+    left, right = operands.group(3) == "NoneType", operands.group(4) == "NoneType"
+    if left == right:
+        return ""
+    found = re.search(rf"{name}\s*{operator}=?\s" if left else rf"{operator}=?\s*{name}", code)
+    return found.group(1) if found is not None else ""
 
 
 def _of_zero(code: str) -> tuple[Text | None, Text | None]:
@@ -335,6 +353,8 @@ def _advice(message: Message) -> Text | None:
     if found is None:
         return None
     advice = " ".join(found.group(1).split()).strip(" .")
+    if advice == " ".join(text.split()).strip(" ."):
+        return None  # All of it was told already.
     return Text(f"as the message says, {advice}", f"按消息所说：{advice}")
 
 
@@ -353,24 +373,3 @@ def _where_to_look(facts: FailureFacts) -> Text | None:
             f"请看 {release} 中抛出它的 {where}（第 {at.line} 行）；{at.package} 的其他版本可能不同",
         )
     return None
-
-
-# fmt: off
-_PLAIN = frozenset((
-    "KeyError", "IndexError", "NameError", "TypeError", "ValueError", "AttributeError", "AssertionError",
-    "ZeroDivisionError", "FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "PermissionError",
-    "UnboundLocalError", "ImportError", "ModuleNotFoundError", "NotImplementedError", "SyntaxError", "StopIteration",
-    "RecursionError", "FileExistsError", "UnicodeDecodeError", "JSONDecodeError", "OverflowError", "RuntimeError",
-))
-# fmt: on
-_LATE = compiled_when_used(
-    r"CUDA|NCCL|cuda|asynchronous|HIP error|NPU|ACL|out of memory|DataLoader worker|Caught \w+ in "
-)
-
-
-def _is_plain(raised: RaisedException, facts: FailureFacts) -> bool:
-    """True for a plain exception that the user's own line raised: it is what happened, whatever the reason."""
-    at: CodePlace | None = raised.frames[-1] if raised.frames else None
-    if at is None or at.owner != "user" or at.path.startswith("<"):
-        return False
-    return raised.type in _PLAIN and not _LATE.search(raised.message.text) and not facts.collectives

@@ -49,6 +49,8 @@ class Clue(msgspec.Struct, frozen=True):
     places: tuple[Place, ...] = ()
     against: tuple[str, ...] = ()
     """Hazards that it speaks against: their answers are withdrawn."""
+    secondary: tuple[str, ...] = ()
+    """Hazards that would only follow from what it tells: they stay possible, and stand last."""
     decides: bool = False
     """True where it tells what happened by itself, in a log without an exception."""
 

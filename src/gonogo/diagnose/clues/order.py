@@ -44,5 +44,5 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
                 "被杀死（信号 9）是启动器对失败后仍在运行的 rank 所做的：{type} 才是运行自身抛出的",
             ).format(type=raised.type),
             (Place(killed.line.path, killed.line.number, killed.text.strip()[:200]), Place(raised.log, raised.line)),
-            ("cpu-ram-oom-killed",),
+            secondary=("cpu-ram-oom-killed",),
         )

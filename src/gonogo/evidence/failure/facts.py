@@ -15,6 +15,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import is_time_out
 from gonogo.evidence.log.traceback import LogFrame, Raised
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException
 
 _MAX_CHAIN = 12
@@ -28,7 +29,7 @@ def failure_facts(log: FailureLog) -> FailureFacts:
     root = first_failure(log)
     error = first_error(log)
     if error is not None:
-        error = _ended_by(log, error)
+        error = ended_by(log, error)
     chain = tuple(_chain(error, versions)) if error is not None else ()
     frames = chain[-1].frames if chain else ()
     return FailureFacts(
@@ -64,7 +65,7 @@ def first_error(log: FailureLog) -> LoggedError | None:
     return own[0]
 
 
-def _ended_by(log: FailureLog, error: LoggedError) -> LoggedError:
+def ended_by(log: FailureLog, error: LoggedError) -> LoggedError:
     """The exception to which the chain that begins with that one led."""
     by_cause = {
         (cause.at.path, cause.at.number): one
@@ -77,6 +78,28 @@ def _ended_by(log: FailureLog, error: LoggedError) -> LoggedError:
             break
         error = next_one
     return error
+
+
+# fmt: off
+_PLAIN = frozenset((
+    "KeyError", "IndexError", "NameError", "TypeError", "ValueError", "AttributeError", "AssertionError",
+    "ZeroDivisionError", "FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "PermissionError",
+    "UnboundLocalError", "ImportError", "ModuleNotFoundError", "NotImplementedError", "SyntaxError", "RecursionError",
+    "FileExistsError", "UnicodeDecodeError", "JSONDecodeError", "OverflowError", "RuntimeError",
+))
+# fmt: on
+_LATE = compiled_when_used(
+    r"(?i)cuda|nccl|asynchronous|HIP error|\bNPU\b|\bACL\b|out of memory|DataLoader worker|Caught \w+ in "
+    r"|allocate memory|not enough memory|InnerRun|npu:"
+)
+
+
+def raised_in_your_line(raised: RaisedException) -> bool:
+    """True for a plain exception whose innermost frame is the user's own: it is what happened, whatever the reason."""
+    at = raised.frames[-1] if raised.frames else None
+    if at is None or not _is_users(at) or not at.line:
+        return False
+    return raised.type in _PLAIN and not _LATE.search(raised.message.text[:2000])
 
 
 def _chain(error: LoggedError, versions: Mapping[str, str]) -> Iterator[RaisedException]:

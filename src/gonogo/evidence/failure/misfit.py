@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gonogo.evidence.failure.code_owner import distribution_of
+from gonogo.evidence.failure.code_owner import code_place, distribution_of
+from gonogo.evidence.failure.message import parsed_message
+from gonogo.evidence.log.failure_log import LoggedError
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException
 
@@ -64,6 +66,18 @@ def misfit_in(facts: FailureFacts, versions: Mapping[str, str]) -> Misfit | None
         if raised.message.form in FORMS and (found := _misfit(raised, versions)) is not None:
             return found
     return None
+
+
+def misfit_of(error: LoggedError, versions: Mapping[str, str]) -> Misfit | None:
+    """The misfit that one exception of a log tells of, or None."""
+    raised = RaisedException(
+        type=error.type,
+        message=parsed_message(error.type, error.message),
+        frames=tuple(code_place(frame, versions) for frame in error.frames[-40:]),
+        log=error.raised.at.path,
+        line=error.raised.at.number,
+    )
+    return _misfit(raised, versions) if raised.message.form in FORMS else None
 
 
 def _misfit(raised: RaisedException, versions: Mapping[str, str]) -> Misfit | None:

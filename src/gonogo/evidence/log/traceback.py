@@ -78,6 +78,8 @@ _NEW = compiled_when_used(
     r"Traceback \(most recent|^\[?\d{4}-\d\d-\d\d|^\[[A-Z]\d{4}|^(?:INFO|WARNING|ERROR|DEBUG)\b|^wandb:"
     r'|^\s*\d{1,3}%\||^╭|^\s*File "|^During handling|^The above exception|^-{20,}$'
     r"|^={20,}$|^Root Cause|^\[rank|^\w+:\d+:\d+ \[\d+\] NCCL"
+    r"|^Exception ignored in|^failed \(exitcode|^Sending process \d|^[EFIW]\d{4} \d\d:|^Killed\b|^srun: "
+    r"|^slurmstepd: |^Failures:$"
 )
 _MAX_MESSAGE_LENGTH = 40
 _MAX_FRAMES = 400

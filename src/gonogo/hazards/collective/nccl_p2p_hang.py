@@ -86,5 +86,6 @@ class NcclP2pHang(Hazard):
 
 
 def _had_trained(log: FailureLog, stall: Stall) -> bool:
-    """Whether more than the first collectives had passed."""
-    return step_line(log) is not None and (stall.first_sequence or 0) > FEW
+    """Whether more than the first collectives had passed: by a step that is shown, or by their number alone."""
+    passed = stall.first_sequence or 0
+    return passed > 10 * FEW or (step_line(log) is not None and passed > FEW)

@@ -1,5 +1,5 @@
 from gonogo.evidence.environment.compatibility import runs_on, torch_build
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._machine import capability_of
 from gonogo.hazards.environment._surroundings import fails_otherwise, first, outside_training
 from gonogo.hazards.facts.installed import describe_package, span_of
@@ -85,7 +85,7 @@ class CudaNoKernelImage(Hazard):
                     "程序没有适用于该 GPU 的 kernel：PyTorch 或最后一帧所属的扩展是为其他架构编译的。",
                 ),
                 cure=_CURE,
-                certainty=Certainty.POSSIBLE if outside else Certainty.CERTAIN,
+                certainty=Certainty.POSSIBLE if outside else _certainty(log, evidence),
                 also=(warned,) if warned else (),
             )
         elif evidence := first(log, _WARNED):
@@ -113,3 +113,15 @@ class CudaNoKernelImage(Hazard):
                     "torch.cuda.get_arch_list() 不含该 GPU 的架构",
                 ),
             )
+
+
+_LATE = Pattern(r"CUDA (?:kernel )?errors might be asynchronously reported")
+_OF_ANOTHER = Pattern(r"NCCL WARN|NCCL error|ncclUnhandledCudaError|undefined symbol|NCCL version mismatch")
+
+
+def _certainty(log: FailureLog, evidence: LineMatch | LoggedError) -> Certainty:
+    """Likely only, where CUDA may have reported late what a library before it had met."""
+    at = evidence.raised.at if isinstance(evidence, LoggedError) else evidence.line
+    before = {(line.path, line.number) for line in log.lines_before(at, len(log.lines))}
+    met = any((found.line.path, found.line.number) in before for found in log.find_all(_OF_ANOTHER))
+    return Certainty.LIKELY if met and log.says(_LATE) else Certainty.CERTAIN

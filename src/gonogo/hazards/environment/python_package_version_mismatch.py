@@ -1,4 +1,6 @@
-from gonogo.evidence.environment.compatibility import known_bad
+from gonogo.evidence.environment.compatibility import known_bad, required_by
+from gonogo.evidence.failure.message import parsed_message
+from gonogo.evidence.failure.misfit import misfit_of
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import one_line
@@ -159,7 +161,7 @@ class PythonPackageVersionMismatch(Hazard):
         for error in log.errors:
             certainty = _certainty(error)
             if certainty is not None:
-                yield self._found(error, Certainty.POSSIBLE if outside else certainty)
+                yield self._found(log, error, Certainty.POSSIBLE if outside else certainty)
         if (said := named_by_line(log)) is not None:
             yield self.log_finding(said, _CAUSE, cure=_CURE, certainty=Certainty.POSSIBLE, confirm=_CONFIRM)
         if line := log.find(_PAIR) or log.find(_NAME):
@@ -171,7 +173,7 @@ class PythonPackageVersionMismatch(Hazard):
         if glob := first(log, _GLOB):
             yield self.log_finding(glob, _CAUSE, cure=_CURE_OF_GLOB, certainty=Certainty.LIKELY, confirm=_CONFIRM)
         if cut := next((error for error, code in cut_off(log) if _stack_imports(error, code)), None):
-            yield self._found(cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
+            yield self._found(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := first(log, _WRAPPED)) and not _absent(log):
             yield self.log_finding(
                 evidence,
@@ -181,8 +183,73 @@ class PythonPackageVersionMismatch(Hazard):
                 confirm=_CONFIRM,
             )
 
-    def _found(self, error: LoggedError, certainty: Certainty) -> Finding:
-        return self.log_finding(error, _CAUSE, cure=_CURE, certainty=certainty, confirm=_CONFIRM)
+    def _found(self, log: FailureLog, error: LoggedError, certainty: Certainty) -> Finding:
+        told = _named(log, error)
+        cause, cure = told if told is not None else (_CAUSE, _CURE)
+        return self.log_finding(error, cause, cure=cure, certainty=certainty, confirm=_CONFIRM)
+
+
+def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]] | None:
+    """Cause and cures that name the two packages, and no others; None where the log does not tell which they are."""
+    versions = log.setup.version_texts
+    for package in parsed_message(error.type, error.message).packages:
+        if package.required:
+            there = package.version or versions.get(package.name, "")
+            return (
+                Text("{name}{required} is required{there}.", "需要 {name}{required}{there}。").format(
+                    name=package.name,
+                    required=package.required,
+                    there=Text(f", and {there} is installed", f"，而安装的是 {there}") if there else "",
+                ),
+                (
+                    Text(
+                        f"pip install '{package.name}{package.required}', or a release of what asks for it that takes "
+                        f"{package.name} {there or 'as it is'}",
+                        f"pip install '{package.name}{package.required}'，或换用接受 {package.name} "
+                        f"{there or '现有版本'} 的请求方版本",
+                    ),
+                ),
+            )
+    misfit = misfit_of(error, versions)
+    if misfit is None or not misfit.lacks or misfit.lacks == misfit.asks:
+        return None
+    lacks, asks = (f"{name} {version}".strip() for name, version in (misfit[1:3], misfit[3:5]))
+    name = misfit.names[0] if misfit.names else misfit.subject
+    fits = _required_of(misfit.asks, misfit.asks_version, misfit.lacks)
+    other = misfit.asks or Text("your own code", "你自己的代码") if misfit.asks or misfit.by_user else None
+    if other is None:
+        return None
+    return (
+        Text(
+            "{asks} asks for {what}, which {lacks} does not have: the two releases don't fit each other{fits}.",
+            "{asks} 需要 {what}，而 {lacks} 没有：两者版本不匹配{fits}。",
+        ).format(
+            asks=asks or other,
+            what=Text(f"{name} of {misfit.subject}", f"{misfit.subject} 的 {name}")
+            if misfit.names
+            else Text(f"the module {name}", f"模块 {name}"),
+            lacks=lacks,
+            fits=Text(f"; {asks} requires {misfit.lacks}{fits}", f"；{asks} 要求 {misfit.lacks}{fits}") if fits else "",
+        ),
+        (
+            Text(f"pip install '{misfit.lacks}{fits}'", f"pip install '{misfit.lacks}{fits}'")
+            if fits
+            else Text(
+                "Install the release of {lacks} that {asks} was written for (its requirements name it); or, with "
+                "{there} kept, "
+                "a release of {asks} of the same time",
+                "安装 {asks} 编写时所用的 {lacks} 版本（见其 requirements）；若保留 {there}，则换用同一时期的 {asks}",
+            ).format(lacks=misfit.lacks, asks=other, there=lacks),
+        ),
+    )
+
+
+def _required_of(package: str, version: str, other: str) -> str:
+    """The versions of another package that a release requires, by the tables; empty where they don't know."""
+    for requirement in required_by(package, version) if package and version else ():
+        if other in requirement.requires:
+            return requirement.requires[other]
+    return ""
 
 
 _ASKING = ("transformers", "peft", "trl", "accelerate")

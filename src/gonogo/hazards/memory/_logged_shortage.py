@@ -100,6 +100,82 @@ _SETS_UP = Pattern(
 )
 
 
+_NEAR = 12
+"""The innermost frames that tell what was being done."""
+
+
+class _Activity(msgspec.Struct, frozen=True):
+    """What a program does in functions or lines of some names, and what helps just there."""
+
+    said: Text
+    shown: re.Pattern[str]
+    code: re.Pattern[str] | None
+    cures: tuple[Text, ...]
+
+
+_ACTIVITIES = (
+    _Activity(
+        Text("reading a checkpoint", "读取 checkpoint"),
+        compiled_when_used(r"^(?:_load_from_checkpoint|load_optimizer_state|_load_optimizer_and_scheduler)$"),
+        compiled_when_used(r"torch\.load\((?!.*map_location)"),
+        (
+            Text(
+                "torch.load(…, map_location='cpu'): without it each rank puts the file's tensors on the GPU that they "
+                "were "
+                "saved from",
+                "torch.load(…, map_location='cpu')：否则每个 rank 都会把文件中的张量放到保存时所在的 GPU 上",
+            ),
+        ),
+    ),
+    _Activity(
+        Text("the loss over all logits at once", "一次性对全部 logits 计算损失"),
+        compiled_when_used(
+            r"^(?:cross_entropy|fixed_cross_entropy|ForCausalLMLoss|loss_function|_?selective_log_softmax|log_softmax"
+            r"|logprobs_from_logits\w*|entropy_from_logits\w*|vocab_parallel_\w+|_?get_per_token_log\w*|get_batch_logps)$"
+        ),
+        compiled_when_used(r"logits\.(?:float|to)\(|lm_head\(|logits ?/|log_softmax\("),
+        (
+            Text(
+                "A loss that does not hold all logits (batch x length x vocabulary): use_liger_kernel=True, TRL's "
+                "loss_type='chunked_nll', or computing it in chunks",
+                "使用不保留全部 logits（batch x 长度 x 词表）的损失：use_liger_kernel=True、TRL 的 "
+                "loss_type='chunked_nll'，或分块"
+                "计算",
+            ),
+            Text(
+                "Fewer tokens at a time: a smaller micro-batch, or shorter samples (max_length, cutoff_len)",
+                "减少一次处理的 token：更小的 micro-batch，或更短的样本（max_length、cutoff_len）",
+            ),
+        ),
+    ),
+    _Activity(
+        Text("attention", "注意力"),
+        compiled_when_used(r"^(?:eager_attention_forward|scaled_dot_product_attention|sdpa_attention_forward)$"),
+        compiled_when_used(r"attn_weights|attention_scores"),
+        (
+            Text(
+                'attn_implementation="flash_attention_2" (or "sdpa"), which does not hold the scores of all pairs; '
+                "else shorter samples",
+                'attn_implementation="flash_attention_2"（或 "sdpa"），不保留所有位置对的分数；否则缩短样本',
+            ),
+        ),
+    ),
+    _Activity(
+        Text("generation", "生成"),
+        compiled_when_used(r"^(?:generate|_sample|_prefill|generate_sequences|batch_generation|generate_completions)$"),
+        None,
+        (
+            Text(
+                "Generate for fewer prompts at a time, or fewer new tokens (max_new_tokens, max_completion_length): "
+                "the KV "
+                "cache grows with both",
+                "一次为更少的提示生成，或减少新 token（max_new_tokens、max_completion_length）：KV cache 随两者增长",
+            ),
+        ),
+    ),
+)
+
+
 class LoggedShortage(msgspec.Struct, frozen=True):
     """What a log tells of memory that ran out. Sizes are in bytes, None where they aren't told."""
 
@@ -141,6 +217,29 @@ class LoggedShortage(msgspec.Struct, frozen=True):
             return ""
         place = f"{self.frame.function} ({self.frame.path.replace(chr(92), '/').rpartition('/')[2]}:{self.frame.line})"
         return Text(f", in {place}", f"，位置 {place}")
+
+    @property
+    def phase(self) -> Text | str:
+        """``, the loss``: what the program was doing, by the frames; nothing where they don't tell."""
+        activity = self._activity
+        return Text(f", {activity.said.en}", f"，{activity.said.zh}") if activity is not None else ""
+
+    @property
+    def by_activity(self) -> tuple[Text, ...]:
+        """What cures a shortage at just this place, before what cures any."""
+        activity = self._activity
+        return activity.cures if activity is not None else ()
+
+    @property
+    def _activity(self) -> _Activity | None:
+        if not isinstance(self.evidence, LoggedError):
+            return None
+        frames = self.evidence.all_frames[-_NEAR:]
+        for frame in reversed(frames):
+            for activity in _ACTIVITIES:
+                if activity.shown.search(_function(frame)) or (activity.code and activity.code.search(frame.code)):
+                    return activity
+        return None
 
     @property
     def shared_or_cut_up(self) -> tuple[Text, ...]:

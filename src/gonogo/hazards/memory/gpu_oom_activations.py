@@ -5,7 +5,7 @@ from gonogo.evidence.rehearsal.completions import HOW_LONG
 from gonogo.evidence.rehearsal.failures import setting
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
-from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, certainty_for, shortage_in
+from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, LoggedShortage, certainty_for, shortage_in
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
 
 _CURES_IN_LOG = (
@@ -55,23 +55,32 @@ class GpuOomActivations(Hazard):
         finding = self.log_finding(
             short.evidence,
             Text(
-                "{sizes}{where}. The remaining memory is taken by activations, which grow with "
+                "{sizes}{where}{phase}. The remaining memory is taken by activations, which grow with "
                 "micro-batch and sequence length.",
-                "{sizes}{where}。其余显存被随 micro-batch 与序列长度增长的激活占用。",
-            ).format(sizes=short.sizes, where=short.where)
+                "{sizes}{where}{phase}。其余显存被随 micro-batch 与序列长度增长的激活占用。",
+            ).format(sizes=short.sizes, where=short.where, phase=short.phase)
             if certainty is not Certainty.POSSIBLE
             else Text(
                 "{sizes}; possibly filled by activations: the log doesn't show what fills it.",
                 "{sizes}；可能是激活占满了显存：日志未显示具体由什么占用。",
             ).format(sizes=short.sizes),
             certainty=certainty,
-            cure=(*short.shared_or_cut_up, *_CURES_IN_LOG),
+            cure=(
+                *short.shared_or_cut_up,
+                *(short.by_activity if short.kind == ACTIVATIONS else ()),
+                *_cures_in_log(short),
+            ),
             confirm=Text(
                 "With micro-batch 1 and short samples the same step passes",
                 "micro-batch 为 1 且样本较短时，同一步可以通过",
             ),
         )
         yield finding if short.kind == ACTIVATIONS else replace(finding, spans=())  # the place tells of the other
+
+
+def _cures_in_log(short: LoggedShortage) -> tuple[Text, ...]:
+    """What cures any; without what the place itself has named, which stands before it."""
+    return _CURES_IN_LOG[:-1] if short.by_activity and short.kind == ACTIVATIONS else _CURES_IN_LOG
 
 
 def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:

@@ -9,7 +9,7 @@ from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.training_script import mentions, surely_ddp
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, shortage_in
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, RehearsalRecord, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, RehearsalRecord, Run, Text
 
 # What trains less than all of the model, holds it in fewer bytes, or spreads it.
 _LESS = (
@@ -80,16 +80,17 @@ class GpuOomModelStates(Hazard):
         finding = self.log_finding(
             short.evidence,
             Text(
-                "{sizes}{where}. At this point weights, gradients and optimizer states fill it, not activations.",
-                "{sizes}{where}。此时占满显存的是权重、梯度与优化器状态，而不是激活。",
-            ).format(sizes=short.sizes, where=short.where)
+                "{sizes}{where}{phase}. At this point weights, gradients and optimizer states fill it, not "
+                "activations.",
+                "{sizes}{where}{phase}。此时占满显存的是权重、梯度与优化器状态，而不是激活。",
+            ).format(sizes=short.sizes, where=short.where, phase=short.phase)
             if certainty is not Certainty.POSSIBLE
             else Text(
                 "{sizes}; the model states alone may fill it: 16 bytes per trainable parameter under Adam.",
                 "{sizes}；也可能仅模型状态就已占满：Adam 下每个可训练参数 16 字节。",
             ).format(sizes=short.sizes),
             certainty=certainty,
-            cure=(*short.shared_or_cut_up, *_cures(log)),
+            cure=(*short.shared_or_cut_up, *(short.by_activity if short.kind == STATES else ()), *_cures(log)),
             confirm=Text(
                 "It fails the same with micro-batch 1 and short samples; gonogo rehearse shows what fills the GPU",
                 "micro-batch 为 1 且样本较短时同样失败；gonogo rehearse 会给出显存构成",
@@ -117,11 +118,31 @@ def _cures(log: FailureLog) -> Iterator[Text]:
             "Offload the parameters too (zero_optimization.offload_param.device: cpu)",
             "同时卸载参数（zero_optimization.offload_param.device: cpu）",
         )
+    if _trains_adapters(log):
+        yield Text(
+            "Adapters are trained already: what fills it are the weights themselves; hold them in fewer bytes "
+            "(load_in_4bit; of experts kept as one tensor, a checkpoint that is quantized), or on more GPUs",
+            "已经只训练适配器：占满显存的是权重本身；用更少的字节保存它们（load_in_4bit；若专家合成一个张量，则使用已量"
+            "化的 "
+            "checkpoint），或使用更多 GPU",
+        )
+        yield Text("More GPUs, or GPUs with more memory", "使用更多或显存更大的 GPU")
+        return
     yield Text(
         "Train adapters (LoRA, QLoRA) instead of all weights, or use an optimizer with small states (adamw_8bit)",
         "用 LoRA/QLoRA 代替全参训练，或使用状态更小的优化器（adamw_8bit）",
     )
     yield Text("More GPUs, or GPUs with more memory", "使用更多或显存更大的 GPU")
+
+
+_ADAPTERS = Pattern(r"trainable params: [\d,]+ \|\||(?i:\bq?lora\b)|PeftModel|peft/tuners")
+_FULL = r"(?i)finetuning_type[:= ]+full|train_type[ =:]+full|tuner_type[ =:]+full"
+
+
+def _trains_adapters(log: FailureLog) -> bool:
+    """True where the log or the setup speaks of adapters, and none of training all weights."""
+    spoken = log.find(_ADAPTERS) is not None or log.setup.mentions(r"(?i)\bq?lora|peft|--use_peft|adapter")
+    return spoken and not log.setup.mentions(_FULL)
 
 
 def _parameters(model: ModelConfig) -> int | None:

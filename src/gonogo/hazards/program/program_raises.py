@@ -1,7 +1,7 @@
 from collections.abc import Iterator, Mapping
 
+from gonogo.evidence.failure.facts import ended_by, failure_facts, first_error, raised_in_your_line
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
-from gonogo.evidence.log.role import Role
 from gonogo.evidence.rehearsal.failures import (
     assumption_before,
     class_of,
@@ -111,24 +111,39 @@ class ProgramRaises(Hazard):
 
     def in_log(self, log: FailureLog) -> Findings:
         """The earliest exception that is no consequence of another's; those are ``failure-elsewhere``."""
-        for error in [error for error in log.errors if error.role is Role.ROOT][:1]:
-            users = error.users_frame
-            message = shorten(f"{error.type}: {error.message.partition(chr(10))[0]}").removesuffix(": ")
-            yield self.log_finding(
-                error,
-                Text("{message}{users}", "异常：{message}{users}").format(
-                    message=message,
-                    users=Text(
-                        f" (your code: {users.path}:{users.line} in {users.function or '?'})",
-                        f"（你的代码：{users.path}:{users.line}，函数 {users.function or '?'}）",
-                    )
-                    if users
-                    else "",
-                ),
-                title=Text("The program raised {type}", "程序抛出 {type}").format(type=error.type),
-                certainty=Certainty.POSSIBLE,
-                cure=tuple(_next_steps(error)),
-            )
+        error = first_error(log)
+        if error is None:
+            return
+        error = ended_by(log, error)
+        raised = failure_facts(log).chain[-1]
+        users = error.users_frame
+        yield self.log_finding(
+            error,
+            Text("{message}{users}", "异常：{message}{users}").format(
+                message=_said(error),
+                users=Text(
+                    f" (your code: {users.path}:{users.line} in {users.function or '?'})",
+                    f"（你的代码：{users.path}:{users.line}，函数 {users.function or '?'}）",
+                )
+                if users
+                else "",
+            ),
+            title=Text("The program raised {type}", "程序抛出 {type}").format(type=error.type),
+            certainty=Certainty.CERTAIN if raised_in_your_line(raised) else Certainty.POSSIBLE,
+            cure=tuple(_next_steps(error)),
+        )
+
+
+_MAX_MESSAGE = 400
+
+
+def _said(error: LoggedError) -> str:
+    """The whole message in one line; of an assertion without one, the line that checks."""
+    said = " ".join(error.message.split())
+    if not said and error.innermost is not None and error.innermost.code:
+        return f"{error.type} at `{error.innermost.code}`"
+    text = f"{error.type}: {said}".removesuffix(": ")
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
 
 
 _OF_OTHER_RANKS = ("every rank sends", "the objects received")
@@ -185,6 +200,8 @@ def _next_steps(error: LoggedError) -> Iterator[Text]:
         )
     else:
         yield Text(
-            "All frames are a library's: look for the message in that library's issues, with its version",
-            "所有栈帧都在库中：请带上版本号，在该库的 issue 中查找这条消息",
+            "All frames are a library's or a framework's: read the line that raised it, and what its caller passes; "
+            "with "
+            "its version, another release can be compared",
+            "所有栈帧都在库或框架中：请看抛出它的那一行及其调用方传入的值；知道版本后可与其他版本比较",
         )
