@@ -1,10 +1,10 @@
-# make setup | demo | test | test-more | test-all | fuzz | snapshots | lint | bench | docs | clean
+# make setup | demo | test | test-more | test-all | fuzz | shell | snapshots | lint | bench | docs | clean
 PYTHON ?= python3
 BIN := .venv/bin
 # How many tests run in parallel. A single test can start eight processes and take 2 GB, hence the low default.
 TESTERS ?= 2
 
-.PHONY: setup demo test test-more test-all fuzz snapshots lint bench docs clean
+.PHONY: setup demo test test-more test-all fuzz shell snapshots lint bench docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed
@@ -37,6 +37,10 @@ test-all: setup
 # 100,000 damaged inputs, with a new seed each day: 90 minutes of CPU time, spread over all cores.
 fuzz: setup
 	$(BIN)/python tests/fuzz/run.py --count 100000
+
+# 100,000 shell scripts, read by gonogo and run by bash, with a new seed each day: 40 minutes of CPU time.
+shell: setup
+	$(BIN)/python tests/shell/run.py --count 100000
 
 # Rewrites the expected output of hazards and reports. Read the diff before you commit it.
 snapshots: setup

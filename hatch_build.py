@@ -22,8 +22,8 @@ class BuiltFiles(BuildHookInterface):
         sys.path.insert(0, str(Path(self.root, "src")))
         import msgspec
 
-        from gonogo.diagnose.similar import cases
         from gonogo.hazards import pack
+        from gonogo.judge.similar import cases
 
         self._folder = tempfile.TemporaryDirectory()
         for file, data in ((pack.SHIPPED, msgspec.msgpack.encode(pack.make())), (cases.SHIPPED, cases.build())):

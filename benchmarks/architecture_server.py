@@ -15,8 +15,8 @@ _IMPORTED_ONCE = ("deepspeed.runtime.zero.stage3", "deepspeed.runtime.zero.stage
 
 def _serve(folder: str, world: int, accelerator: str) -> None:
     from gonogo.evidence.environment.hardware import find_accelerator
-    from gonogo.virtual.ranks.garbage import collect_seldom
-    from gonogo.virtual.ranks.plan import WorkerPlan
+    from gonogo.virtual.patching.garbage import collect_seldom
+    from gonogo.virtual.protocol.plan import WorkerPlan
     from gonogo.virtual.ranks.session import Session
 
     del os.environ["CUDA_VISIBLE_DEVICES"]  # torch is imported: from now on the devices are virtual ones

@@ -41,8 +41,8 @@ class Server:
         self.process: subprocess.Popen[str] | None = None
 
     def _start(self) -> subprocess.Popen[str]:
-        from gonogo.rehearse.launch.environment import worker_environment
         from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
+        from gonogo.rehearse.launch.worker_environment import worker_environment
 
         place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(self.world), "LOCAL_WORLD_SIZE": "8",
                  "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}  # fmt: skip

@@ -31,9 +31,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gonogo.diagnose.findings import CONFIDENT
 from gonogo.evidence.log.failure_log import GENERIC_WORDS
 from gonogo.hazards.index import all_hazards
+from gonogo.judge.log_findings import CONFIDENT
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import log_cuts

@@ -45,7 +45,7 @@ class Measured(TrainerCallback):
             torch.cuda.synchronize()
         self.marks.append((time.perf_counter(), time.process_time()))
         if "TURNS" in os.environ:
-            from gonogo.guard.rank import faults
+            from gonogo.guard.common import faults
 
             if len(self.marks) % 2:
                 faults.off.update(PARTS)

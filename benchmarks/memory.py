@@ -32,8 +32,8 @@ from typing import Any
 import msgspec
 from memory_cells import STEPS, Cell, all_cells
 
-from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.launch.worker_environment import fixed_environment
 from gonogo.report.atomic import write_atomically
 from gonogo.trials.plan.choice import BANDS
 from gonogo.trials.plan.extend import extended, peak_of
@@ -120,12 +120,15 @@ def predicted(rehearsals: Rehearsals, cell: Cell) -> dict[str, Any]:
 
 
 def figures(measured: Measured) -> dict[str, Any]:
-    """Bytes of the first rank. ``accelerator``: as tensors ask for them, before the caching allocator rounds."""
+    """Bytes of the first rank. ``accelerator``: as the program's tensors ask for them, before the allocator rounds.
+
+    Without cuBLAS's workspaces, which a real run on the CPU doesn't have.
+    """
     record = measured.record
     (device,) = (one for one in record.devices if one.device == record.device)
     assert record.host is not None
     return {
-        "accelerator": sum(device.by_category.values()),
+        "accelerator": sum(device.by_category.values()) - device.by_category.get("workspace", 0),
         "allocated": device.peak_allocated_bytes,
         "reserved": device.peak_reserved_bytes,
         "outside": device.allowance_bytes,

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ("slam_omni_dummy_loss", "qwen_72b_zero3_offload")
 UNRECORDED = """
 try:
-    from gonogo.virtual.hooks.after_import import after_import
+    from gonogo.virtual.patching.after_import import after_import
 except ImportError:
     pass
 else:

@@ -26,13 +26,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gonogo.diagnose.findings import diagnose
-from gonogo.diagnose.similar.features import Features, features_of
-from gonogo.diagnose.similar.find import MIN_SIMILARITY, chosen
-from gonogo.diagnose.similar.index import PATH, ThreadIndex
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
 from gonogo.hazards.index import all_hazards
+from gonogo.judge.similar.features import Features, features_of
+from gonogo.judge.similar.find import MIN_SIMILARITY, chosen
+from gonogo.judge.similar.index import PATH, ThreadIndex
 
 THRESHOLDS = (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6)
 

@@ -22,13 +22,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gonogo.diagnose.similar.features import Features, features_of, hashed, of_message
-from gonogo.diagnose.similar.index import PATH, IssueThread, ThreadIndex, packed
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
+from gonogo.judge.similar.features import Features, features_of, hashed, of_message
+from gonogo.judge.similar.index import PATH, IssueThread, ThreadIndex, packed
 from gonogo.report.untrusted import clean_line
 
 ROOT = Path(__file__).parents[1]

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gonogo.diagnose.findings import diagnose
-from gonogo.diagnose.similar.cases import logs_in
 from gonogo.finding import Finding
+from gonogo.judge.similar.cases import logs_in
 
 _BESIDE = {
     "deepspeed_config": ".config.json",

@@ -21,7 +21,7 @@ from gonogo.evidence.rehearsal.record import (
     Unsupported,
 )
 from gonogo.finding import Applicability, Certainty, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
-from gonogo.rehearse.summary import rehearsal_summary
+from gonogo.judge.rehearsal_summary import rehearsal_summary
 
 GIB = 1024**3
 PHASES = ["load", "init", "forward", "backward", "step", "save", "exit"]

@@ -18,11 +18,11 @@ from log_cases import LogCase, log_cases
 
 from gonogo.check.findings import check
 from gonogo.check.settings import CheckSettings
-from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Finding, Span, Text
 from gonogo.guard.findings import findings_in_guarded_run
-from gonogo.rehearse.findings import findings_in_rehearsal
+from gonogo.judge.rehearsal_findings import findings_in_rehearsal
 
 FIXTURES = Path(__file__).parent / "hazards"
 _SCRATCH = "gonogo-case-"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.virtual.hooks.after_import import after_import, import_within
+from gonogo.virtual.patching.after_import import after_import, import_within
 
 
 @pytest.fixture

@@ -15,12 +15,12 @@ from packaging.version import Version
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict
 from gonogo.finding.errors import UserError
+from gonogo.judge.rehearsal_summary import rehearsal_summary
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.summary import rehearsal_summary
 from gonogo.report import FORMATS, render
+from gonogo.trials.bisect.bisect import BisectRequest, bisect
 from gonogo.trials.bisect.report import bisect_report
-from gonogo.trials.bisect.run import BisectRequest, bisect
 
 CLIPPING = "zero3-offload-clip-grad-device-regression"
 
@@ -72,7 +72,7 @@ class Index:
 @pytest.fixture(autouse=True)
 def releases(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [Version(f"0.14.{patch}") for patch in range(10)]
-    monkeypatch.setattr("gonogo.trials.bisect.run.releases_of", lambda name: listed if name == "deepspeed" else [])
+    monkeypatch.setattr("gonogo.trials.bisect.bisect.releases_of", lambda name: listed if name == "deepspeed" else [])
 
 
 def test_the_release_that_breaks_it() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gonogo.check.findings import check
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.reading import read_launches
 from gonogo.evidence.script.project import Project
 from gonogo.evidence.script.reachability import Reached
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty, Finding
 
 _OLD_TRAINER = "from transformers import Trainer\nTrainer(model=None, tokenizer=None).train()\n"

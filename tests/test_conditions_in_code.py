@@ -14,11 +14,11 @@ from typing import cast
 import pytest
 
 from gonogo.check.findings import check
-from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.project import read_script
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty, Finding
+from gonogo.finding.frame import Frame
 from gonogo.hazards.facts import leaf_modules
 from gonogo.rehearse.prepared import named_inputs
 

@@ -18,12 +18,12 @@ from log_cases import LogCase, log_cases
 from log_cuts import DRESSED, SHORTENED, Cut
 
 from gonogo.diagnose.findings import diagnose
-from gonogo.diagnose.similar.cases import index_of_cases
-from gonogo.diagnose.similar.features import Features
-from gonogo.diagnose.similar.index import ThreadIndex
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
+from gonogo.judge.similar.cases import index_of_cases
+from gonogo.judge.similar.features import Features
+from gonogo.judge.similar.index import ThreadIndex
 
 CASES = tuple(
     case

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from gonogo.check import environment as environment_report
 from gonogo.check.environment import environment_findings
 from gonogo.evidence import private
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment import machine, this_machine
 from gonogo.evidence.environment.environment import Environment, Gpu, Package, field_names
 from gonogo.evidence.environment.machine import gpus_in_csv, npus_in_table
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.private import recorded_variables, without_private
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.report import render
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.check.fixes import apply, diff_of, diff_of_plan, edited, planned, with_diffs
-from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Text
 from gonogo.finding.errors import UserError
 

@@ -21,7 +21,7 @@ from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 from gonogo.hazards.page import HEADINGS
-from gonogo.rehearse.findings import findings_in_rehearsal
+from gonogo.judge.rehearsal_findings import findings_in_rehearsal
 
 FIXTURES = Path(__file__).parent / "hazards"
 HAZARDS = {hazard.name: hazard for hazard in all_hazards()}

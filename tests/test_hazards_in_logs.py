@@ -10,7 +10,7 @@ import pytest
 from log_cases import LogCase, log_cases
 from test_hazards import FIXTURES, HAZARDS, assert_readable
 
-from gonogo.diagnose.findings import CONFIDENT
+from gonogo.judge.log_findings import CONFIDENT
 
 CASES = [case for folder in sorted(FIXTURES.iterdir()) if folder.is_dir() for case in log_cases(folder)]
 BAD = [case for case in CASES if case.is_bad]

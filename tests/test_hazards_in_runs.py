@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 from test_hazards import assert_readable
 
+from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.guarded.records import Census, Fault, PlacedTensors, ZeroState
-from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.guard.findings import findings_in_guarded_run
 from gonogo.guard.report import report_of

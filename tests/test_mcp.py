@@ -21,7 +21,7 @@ from mcp import StdioServerParameters
 from mcp.client.client import Client
 from ports import free_port
 
-from gonogo.cli.mcp.cut import LIMIT, cut
+from gonogo.cli.mcp.server import LIMIT, cut
 from gonogo.cli.schemas.report import report_schema
 
 TOOLS = {"check", "prepare", "rehearse", "diagnose", "plan", "cure", "explain", "hazards", "job"}

@@ -327,3 +327,63 @@ def test_a_finding_with_nothing_beside_it_is_as_it_was(project: Path) -> None:
     nothing: tuple[Finding, ...] = ()
     assert rehearsal_report(record, files=StaticFindings(findings=nothing)).findings == alone.findings
     assert Text("a", "b") not in alone.covered
+
+
+# -- what went into the loss --------------------------------------------------------------------------------------
+
+_INTO_LOSS = {
+    "stacked norms": """\
+        loss = engine(**batch)
+        loss = loss + 0.0 * torch.stack([p.norm() for p in model.parameters()]).sum()
+        engine.backward(loss)
+""",
+    "a name of its own": """\
+        extra = 0.0 * sum(p.sum() for p in model.parameters())
+        loss = engine(**batch)
+        loss += extra
+        scaled = loss / 4
+        engine.backward(scaled)
+""",
+    "the mean of it": """\
+        loss = engine(**batch)
+        loss = loss + sum(p.sum() for p in model.parameters()) * 0.0
+        engine.backward(loss.mean())
+""",
+}
+_NOT_INTO_LOSS = {
+    "of a loss that is given up": """\
+        loss = engine(**batch)
+        loss = loss + sum(p.sum() for p in model.parameters()) * 0.0
+        print(loss)
+        loss = engine(**batch)
+        engine.backward(loss)
+""",
+    "beside the backward": """\
+        loss = engine(**batch)
+        other_loss = sum(p.sum() for p in model.parameters()) * 0.0
+        engine.backward(loss)
+        print(other_loss)
+""",
+}
+
+
+def _fails_in_backward(folder: Path, body: str) -> Report:
+    start, end = TRAIN.index("        loss = engine"), TRAIN.index("        engine.step()")
+    (folder / "train.py").write_text(TRAIN[:start] + body + TRAIN[end:])
+    text = (folder / "train.py").read_text()
+    line = 1 + next(n for n, one in enumerate(text.splitlines()) if "backward(" in one)
+    library = Frame(f"{SITE}/deepspeed/runtime/engine.py", 2600, "backward", "loss.backward()", "library")
+    record = raised("RuntimeError: words that nobody knows", users(folder / "train.py", line), library)
+    return judged(record)
+
+
+@pytest.mark.parametrize("body", _INTO_LOSS.values(), ids=_INTO_LOSS)
+def test_what_went_into_the_loss_explains_a_backward_that_fails(project: Path, body: str) -> None:
+    report = _fails_in_backward(project, body)
+    assert told(report) == [("zero3-direct-param-use-invalid-gradient", "certain", (0,))]
+    assert report.verdict is Verdict.NO_GO
+
+
+@pytest.mark.parametrize("body", _NOT_INTO_LOSS.values(), ids=_NOT_INTO_LOSS)
+def test_what_did_not_go_into_the_loss_does_not(project: Path, body: str) -> None:
+    assert "program-raises" in [hazard for hazard, _, _ in told(_fails_in_backward(project, body))]

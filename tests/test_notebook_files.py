@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gonogo.check.findings import check
-from gonogo.evidence.document.notebook import python_of
+from gonogo.evidence.notebook import python_of
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.queued import unpacked
 from gonogo.rehearse.request import RehearsalRequest

@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.diagnose.similar.index import ThreadIndex
 from gonogo.finding.errors import UserError
 from gonogo.hazards import pack
 from gonogo.hazards.index import all_hazards
 from gonogo.hazards.loader import hazard_of_page
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.page import HazardPage, read_page
+from gonogo.judge.similar.index import ThreadIndex
 
 ROOT = Path(__file__).parent.parent
 PAGE = """\

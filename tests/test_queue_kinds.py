@@ -15,11 +15,11 @@ import yaml
 from gonogo.check.findings import check
 from gonogo.check.runs import gather
 from gonogo.check.settings import CheckSettings
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.launch.jobs.workload import Workload, script_of, unfilled
 from gonogo.evidence.launch.manifest import workloads
 from gonogo.evidence.launch.reading import read_launches
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.queued import machine_of, unpacked
 from gonogo.rehearse.request import RehearsalRequest

@@ -13,10 +13,10 @@ import pytest
 from gonogo.check.findings import check
 from gonogo.check.runs import gather
 from gonogo.check.settings import CheckSettings
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.launch.manifest import Workload, is_manifest, workloads
 from gonogo.evidence.launch.reading import read_launches
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.queued import unpacked

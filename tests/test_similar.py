@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from gonogo.diagnose.findings import diagnose
-from gonogo.diagnose.similar import find
-from gonogo.diagnose.similar.cases import build, index_of_cases
-from gonogo.diagnose.similar.features import Features, features_of
-from gonogo.diagnose.similar.index import PATH, IssueThread, ThreadIndex, packed
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty, Verdict
 from gonogo.hazards.index import all_hazards
+from gonogo.judge.similar import find
+from gonogo.judge.similar.cases import build, index_of_cases
+from gonogo.judge.similar.features import Features, features_of
+from gonogo.judge.similar.index import PATH, IssueThread, ThreadIndex, packed
 from gonogo.report import FORMATS, render
 from gonogo.report.untrusted import clean_line
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from ports import free_port
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.launchers.slurm import directives, variables
+from gonogo.evidence.source_file import SourceFile
 
 SBIN = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
 DAEMONS = {name: shutil.which(name, path=SBIN) for name in ("munged", "slurmctld", "slurmd", "sbatch", "mungekey")}

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from gonogo.cli.serving.folders import Folders
 from gonogo.cli.ui.app import make_app
-from gonogo.cli.ui.request import UiRequest, command_words
+from gonogo.cli.ui.page_request import UiRequest, command_words
 from gonogo.cli.ui.words import WORDS
 from gonogo.finding import Text
 

@@ -16,7 +16,7 @@ PRELUDE = """
 import json, os, sys
 import torch
 from gonogo.evidence.environment.hardware import Accelerator
-from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.ranks.session import Session
 scratch = {scratch!r}
 accelerator = Accelerator("H100-80G", "cuda", "NVIDIA H100 80GB HBM3", 79 << 30, (9, 0), 132, 1 << 30)

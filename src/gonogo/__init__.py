@@ -6,12 +6,12 @@ from gonogo._version import __version__
 
 TYPE_CHECKING = False  # as typing's, which would be one more import at the start of every guarded process
 if TYPE_CHECKING:
-    from gonogo.cli.in_python import check_files, diagnose_logs, rehearse_command
+    from gonogo.api import check_files, diagnose_logs, rehearse_command
     from gonogo.finding import Applicability, Certainty, Finding, Fix, Report, Severity, Skipped, Span, Text, Verdict
     from gonogo.finding.errors import UserError
+    from gonogo.guard.device_guard import DeviceGuard
     from gonogo.guard.rank.callback import GonogoCallback
     from gonogo.guard.rank.comparing import compare_ranks
-    from gonogo.guard.tensors.device_guard import DeviceGuard
     from gonogo.guard.tensors.devices import MixedDevicesError, check_devices
 
 __all__ = [
@@ -39,15 +39,15 @@ __all__ = [
 ]
 
 _PLACES = {
-    "DeviceGuard": "gonogo.guard.tensors.device_guard",
+    "DeviceGuard": "gonogo.guard.device_guard",
     "GonogoCallback": "gonogo.guard.rank.callback",
     "MixedDevicesError": "gonogo.guard.tensors.devices",
     "UserError": "gonogo.finding.errors",
     "check_devices": "gonogo.guard.tensors.devices",
-    "check_files": "gonogo.cli.in_python",
+    "check_files": "gonogo.api",
     "compare_ranks": "gonogo.guard.rank.comparing",
-    "diagnose_logs": "gonogo.cli.in_python",
-    "rehearse_command": "gonogo.cli.in_python",
+    "diagnose_logs": "gonogo.api",
+    "rehearse_command": "gonogo.api",
 }
 
 

@@ -10,8 +10,9 @@ from made_up import error
 from msgspec.structs import replace
 
 from gonogo.check.findings import check
-from gonogo.evidence.rehearsal.record import Shortage
+from gonogo.evidence.rehearsal.record import Frame, Phase, Shortage
 from gonogo.trials.cure.candidate import Candidate
+from gonogo.trials.cure.in_code import in_code_candidates
 from gonogo.trials.cure.memory import memory_candidates
 from gonogo.trials.cure.trial import Trial
 
@@ -95,3 +96,52 @@ def test_settings_of_the_trainer_are_options_of_its_launch(tmp_path: Path, monke
     found = list(memory_candidates(error("gpu-oom-activations"), trial))
     assert [edit.after.decode() for edit in found[0].edits] == ["2", " --gradient_accumulation_steps 2"]
     assert [edit.after.decode() for edit in found[2].edits] == [" --gradient_checkpointing True"]
+
+
+EVALUATES = """\
+import torch
+from torch.utils.data import DataLoader
+
+model = torch.nn.Linear(8, 8)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+validation = DataLoader(rows, batch_size=16)
+kept, losses = [], []
+for number, batch in enumerate(validation):
+    logits = model(batch)
+    kept.append(logits)
+    kept.append(logits[0] + 1)
+    losses.append(logits.mean().item())
+"""
+
+
+@pytest.mark.parametrize(
+    ("phase", "line", "expected"),
+    [
+        ("evaluate", 10, ["kept.append(logits.cpu())", "kept.append((logits[0] + 1).cpu())",
+                          "batch_size=4", "batch_size=1"]),
+        ("evaluate", 8, ["kept.append(logits.cpu())", "kept.append((logits[0] + 1).cpu())",
+                         "batch_size=4", "batch_size=1"]),
+        ("step", 10, ["torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)"]),
+        ("forward", 10, []),
+    ],
+)  # fmt: skip
+def test_a_loop_of_the_users_own_is_changed_in_one_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: Phase, line: int, expected: list[str]
+) -> None:
+    (tmp_path / "train.py").write_text(EVALUATES)
+    monkeypatch.chdir(tmp_path)
+    frame = Frame(str(tmp_path / "train.py"), line, "<module>", "", "user")
+    short = Shortage("cuda:0", GIB, 78 * GIB, 79 * GIB, 79 * GIB, phase, 0, frames=(frame,))
+    run = check([], ["torchrun", "--nproc_per_node", "8", "train.py"]).gathered.runs[0]
+    found = list(in_code_candidates(error("gpu-oom-activations"), short, run))
+    written = [apply_edits(tmp_path, one) for one in found]
+    assert len(written) == len(expected)
+    for text, part in zip(written, expected, strict=True):
+        assert part in text
+
+
+def apply_edits(folder: Path, candidate: Candidate) -> str:
+    data = EVALUATES.encode()
+    for edit in sorted(candidate.edits, key=lambda one: -one.start):
+        data = data[: edit.start] + edit.after + data[edit.end :]
+    return data.decode()

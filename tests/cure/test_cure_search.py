@@ -15,8 +15,8 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import FORMATS, render
 from gonogo.trials.cure.apply import apply_cure, write_patch
+from gonogo.trials.cure.cure import Cured, cure
 from gonogo.trials.cure.request import CureRequest
-from gonogo.trials.cure.run import Cured, cure
 
 
 def replacing(path: str, old: str, new: str, *, safe: bool = False) -> Fix:

@@ -8,10 +8,10 @@ from textwrap import dedent
 
 import pytest
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.script import rewriting
 from gonogo.evidence.script.project import read_script
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
 from gonogo.trials.cure.copy import edited
 
 

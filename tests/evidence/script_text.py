@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from textwrap import dedent
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.script.project import read_script
 from gonogo.evidence.script.script import Call, Script
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Edit
 
 

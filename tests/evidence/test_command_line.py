@@ -11,10 +11,10 @@ from unittest.mock import patch
 
 import pytest
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.evidence.launch.launchers import LAUNCHERS
 from gonogo.evidence.launch.reading import read_launches
+from gonogo.evidence.source_file import SourceFile
 
 
 def options_of(folder: Path, words: str, before: str = "") -> CommandOptions:

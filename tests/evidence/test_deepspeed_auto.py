@@ -12,8 +12,8 @@ import pytest
 
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig, read_deepspeed_config
 from gonogo.evidence.config.deepspeed_auto import hf_correspondences
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import SourceFile
 
 AUTO = {
     "train_batch_size": "auto",

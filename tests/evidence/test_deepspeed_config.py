@@ -20,8 +20,8 @@ from gonogo.evidence.config.deepspeed import (
 )
 from gonogo.evidence.config.deepspeed_keys import is_remark, known
 from gonogo.evidence.config.deepspeed_presets import _releases, preset_config
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import SourceFile
 from gonogo.evidence.tables import TABLES
 from gonogo.finding import Edit
 

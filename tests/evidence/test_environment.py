@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.environment.this_machine import this_machine
+from gonogo.evidence.source_file import SourceFile
 
 
 def environment_of(text: str, path: str = "requirements.txt") -> Environment:

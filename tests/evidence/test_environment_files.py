@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment, Gpu
 from gonogo.evidence.environment.reading import read_environment
+from gonogo.evidence.source_file import SourceFile
 
 
 def environment_of(path: str, text: str) -> Environment:

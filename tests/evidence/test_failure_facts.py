@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.failure.code_owner import owner_of
 from gonogo.evidence.failure.facts import failure_facts
 from gonogo.evidence.failure.message import parsed_message
 from gonogo.evidence.failure.native import readable, string_abi
+from gonogo.evidence.log.code_owner import owner_of
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup

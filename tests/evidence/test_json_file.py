@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gonogo.evidence.document.json_file import read_json, repairs
-from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Edit
 
 CONFIG = b"""{

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.reading import launches_of_command, read_launches
+from gonogo.evidence.source_file import SourceFile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.reading import launches_of_command, read_launches
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Edit
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gonogo.evidence.config.training_arguments import read_arguments
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.reading import launches_of_command, read_launches
+from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.training_arguments import read_arguments
 
 EXAMPLES = [path.read_bytes() for path in sorted((Path(__file__).parents[2] / "examples").glob("*/launch*.sh"))]
 MORE = b"""#!/bin/bash

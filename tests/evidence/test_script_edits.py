@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from script_text import applied, only_call, script_of
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.script.project import read_script
+from gonogo.evidence.source_file import SourceFile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

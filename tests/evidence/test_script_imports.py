@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from script_text import only_call
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.script.project import Project, read_script
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
 
 
 def write(root: Path, files: dict[str, str]) -> None:

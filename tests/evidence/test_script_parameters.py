@@ -4,10 +4,10 @@ import pytest
 from script_text import script_of
 
 from gonogo.check.fixes import edited
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.script.parameters import ParameterUse, parameter_uses
 from gonogo.evidence.script.project import read_script
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from script_text import only_call, script_of
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.script.parameters import parameter_uses
 from gonogo.evidence.script.project import read_script
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
 
 
 def everything(script: Script) -> None:

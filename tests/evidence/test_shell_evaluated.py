@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.shell.run import ShellCommand, read_shell
+from gonogo.evidence.shell.script_commands import ShellCommand, read_shell
+from gonogo.evidence.source_file import SourceFile
 
 UNKNOWN = None
 

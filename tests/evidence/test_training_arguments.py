@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gonogo.evidence.config.training_arguments import Arguments, read_arguments
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.reading import read_launches
+from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.training_arguments import Arguments, read_arguments
 
 
 def arguments(folder: Path, text: str, script: dict[str, Field] | None = None) -> Arguments:

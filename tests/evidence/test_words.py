@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from gonogo.evidence.launch.words import python_command, without_prefix
+from gonogo.evidence.launch.command_words import python_command, without_prefix
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gonogo.evidence.config.accelerate import is_accelerate_config, read_accelerate_config
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.document.yaml_file import YamlFile, read_yaml
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Edit
 
 CONFIG = """\

@@ -10,9 +10,9 @@ from torch import nn
 
 from gonogo.evidence.guarded.files import read_run
 from gonogo.evidence.guarded.records import NonFinite, Warned
+from gonogo.guard.common.writer import RecordWriter
 from gonogo.guard.injection import GuardOptions
 from gonogo.guard.rank.worker import Guard
-from gonogo.guard.rank.writer import RecordWriter
 from gonogo.guard.tensors.nonfinite import look_for_nonfinite
 
 

@@ -11,16 +11,14 @@ import pytest
 import torch
 
 from gonogo.evidence.guarded.files import read_run
-from gonogo.evidence.guarded.rank_comparison import ABSENT, differences
 from gonogo.evidence.guarded.records import Joined, Memory, Step
+from gonogo.guard.common import faults, memory
+from gonogo.guard.common.faults import harmless
+from gonogo.guard.common.memory import Trend
+from gonogo.guard.common.writer import RecordWriter
 from gonogo.guard.injection import GuardOptions
-from gonogo.guard.rank import faults, memory
-from gonogo.guard.rank.faults import harmless
-from gonogo.guard.rank.joining import _decision
-from gonogo.guard.rank.memory import Trend
-from gonogo.guard.rank.stalls import StallNotice, StallWatch
-from gonogo.guard.rank.worker import Guard
-from gonogo.guard.rank.writer import RecordWriter
+from gonogo.guard.rank.joining import ABSENT, _decision, differences
+from gonogo.guard.rank.worker import Guard, StallNotice, StallWatch
 
 
 def test_a_stall_is_told_at_growing_intervals_and_when_it_ends() -> None:

@@ -11,7 +11,7 @@ from operators_in_python import path_without_compiling
 from ports import free_port
 
 from gonogo.evidence.guarded.files import read_run
-from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.guard.injection import GuardOptions, inject
 
 HERE = Path(__file__).parent

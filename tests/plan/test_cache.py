@@ -17,8 +17,7 @@ from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan import cache
 from gonogo.trials.plan.measure import Measurement, Meter
-from gonogo.trials.plan.prerequisites import check_packages
-from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.request import PlanRequest, check_packages
 from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import Facts, Measured
 

@@ -9,7 +9,7 @@ from plan.facts import model_in
 
 from gonogo.finding import Report, Verdict
 from gonogo.finding.errors import UserError
-from gonogo.finding.planned import Model, Plan, Strategy
+from gonogo.finding.planned import Model, Plan, StrategySummary
 from gonogo.finding.text import Text
 from gonogo.report import FORMATS, render
 from gonogo.trials.plan.price import FASTEST, SLOWEST, priced, read_price, tokens_of
@@ -58,7 +58,7 @@ def test_tokens() -> None:
 
 
 def test_hours_and_cost_are_a_range_in_every_format(tmp_path: Path) -> None:
-    strategy = Strategy(
+    strategy = StrategySummary(
         strategy="ZeRO-2", zero_stage=2, offload_optimizer="none", offload_parameters="none", small_buckets=False,
         gradient_checkpointing=False, micro_batch=1, gradient_accumulation=8, source="rehearsed",
         allocated_bytes=1, reserved_bytes=1, band=0.03, host_bytes_of_node=0, nvme_bytes_of_node=0, by_category={},

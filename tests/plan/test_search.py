@@ -11,7 +11,7 @@ from plan.fake_meter import GIB, FakeMeter, allocated
 
 from gonogo.finding import Verdict
 from gonogo.finding.errors import UserError
-from gonogo.finding.planned import Solution
+from gonogo.finding.planned import SolutionSummary
 from gonogo.trials.plan.answer import plan_report
 from gonogo.trials.plan.answer_solved import solved_report
 from gonogo.trials.plan.choice import BANDS, Choice, capacity_of
@@ -136,7 +136,7 @@ def test_fewer_gpus_are_on_fewer_nodes() -> None:
     report = solved_report(found)
     assert report.plan is not None
     for solution, one in zip(found.solutions, report.plan.fitting, strict=True):
-        assert isinstance(one, Solution)
+        assert isinstance(one, SolutionSummary)
         assert one.gpus * one.nodes == solution.value == one.solved
         assert one.gpus <= 8
 

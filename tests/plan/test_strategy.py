@@ -7,7 +7,7 @@ import pytest
 from gonogo.evidence.environment.hardware import all_accelerators, find_accelerator
 from gonogo.trials.plan.roofline import collective_seconds, step_time
 from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config, families, micro_batches
-from gonogo.virtual.measuring.operator_time import operator_seconds
+from gonogo.virtual.tracing.operator_time import operator_seconds
 
 
 def test_micro_batches_divide_a_ranks_share() -> None:

@@ -20,11 +20,11 @@ from gonogo.trials.plan.closed_form import NOTHING_KNOWN
 from gonogo.trials.plan.reasons import shortfall
 from gonogo.trials.plan.request import PlanOptions, PlanRequest, request_of
 from gonogo.trials.plan.search import search
+from gonogo.trials.plan.sizing import engine_layouts
+from gonogo.trials.plan.sizing.batches import global_batch, measured_accumulation, measured_generations
+from gonogo.trials.plan.sizing.engine import generation_seconds
 from gonogo.trials.plan.solve import Unknown, solve
 from gonogo.trials.plan.strategy import Family, Strategy
-from gonogo.trials.plan.task import engine_layouts
-from gonogo.trials.plan.task.batches import global_batch, measured_accumulation, measured_generations
-from gonogo.trials.plan.task.generation import generation_seconds
 from gonogo.trials.plan.task.rollout import RolloutChoice, memory_of, shares, with_engine
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts, PhasePeak

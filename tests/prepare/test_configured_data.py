@@ -10,8 +10,8 @@ import pytest
 
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.rehearse.prepared import axolotl
+from gonogo.rehearse.prepared.prepare import InEnvironment, options_of, prepare
 from gonogo.rehearse.prepared.required_inputs import RequiredInput
-from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
 
 
 def listed(command: list[str], tokens: int | None = 32) -> dict[str, RequiredInput]:

@@ -10,8 +10,9 @@ import pytest
 
 from gonogo.evidence.prepared import Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, Missed, RankRecord, RehearsalRecord
-from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
-from gonogo.rehearse.synthetic_data_failures import set_data_apart
+from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.world import ProjectWorld
+from gonogo.rehearse.prepared.prepare import InEnvironment, options_of, prepare
 
 PROGRAM = """\
 import sys
@@ -162,7 +163,9 @@ def test_a_column_that_rows_lack_is_added(project: Path, kind: str, said: str) -
 
 def rehearsed(rank: RankRecord, folder: Path) -> RankRecord:
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
-    set_data_apart(RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank]), folder)
+    record = RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
+    (folder / "requirements.txt").write_text("torch\n")  # else a module that is missing is whatever nobody says
+    apply_limits(record, ProjectWorld.of(folder, folder))
     return rank
 
 

@@ -16,19 +16,20 @@ from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord
 from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
-from gonogo.rehearse.launch.environment import ON_PATH, with_packages
-from gonogo.rehearse.launch.resolve import _own_on_path
+from gonogo.rehearse.launch.worker_environment import ON_PATH, with_packages
+from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.rehearse.packages.requested import requested_by_file
 from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
-from gonogo.rehearse.prepared.environment import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.output import write as show
+from gonogo.rehearse.prepared.prepare import InEnvironment, _runs_of, prepare
+from gonogo.rehearse.prepared.project_requirements import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, in_prepared_environment, with_own_package
 from gonogo.rehearse.prepared.required_inputs import PrepareOptions
-from gonogo.rehearse.prepared.run import InEnvironment, _runs_of, prepare
 from gonogo.rehearse.prepared.stub_packages import absent
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.resolve import _own_on_path
 from gonogo.rehearse.shell.unset_variables import unset_variables
-from gonogo.rehearse.synthetic_data_failures import set_data_apart
 
 SETUP = """\
 import re
@@ -159,11 +160,12 @@ def test_an_engine_that_is_stood_in_for_is_absent_where_nothing_names_it(
         runs, _ = _runs_of(command)
         return absent(packages_of(runs, Path.cwd()), command, runs)
 
-    assert without("torchrun", "train.py") == ("vllm",)
-    assert without("torchrun", "train.py", "--use_vllm") == ()
-    assert without("torchrun", "grpo.py") == ()
-    assert without("bash", "train.sh") == ()
-    (tmp_path / "requirements.txt").write_text("trl[vllm]\n")
+    assert without("torchrun", "train.py") == ("vllm", "xformers")
+    assert without("torchrun", "train.py", "--use_vllm") == ("xformers",)
+    assert without("torchrun", "train.py", "--enable_xformers_memory_efficient_attention") == ("vllm",)
+    assert without("torchrun", "grpo.py") == ("xformers",)
+    assert without("bash", "train.sh") == ("xformers",)
+    (tmp_path / "requirements.txt").write_text("trl[vllm]\nxformers==0.0.30\n")
     assert without("torchrun", "train.py") == ()
     assert absent(Packages(), ["torchrun", "train.py"], []) == ()
 
@@ -182,7 +184,7 @@ def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pyte
         return lacks if len(asked) == 1 else done
 
     prepare(["torchrun", "train.py"], PrepareOptions(8, 64, {}), InEnvironment(), write=True, look=look)
-    assert asked == [("vllm",), ()]
+    assert asked == [("vllm", "xformers"), ("xformers",)]
 
 
 def test_only_a_name_that_something_vouches_for_is_added() -> None:
@@ -368,7 +370,7 @@ def test_a_package_that_the_program_says_is_to_be_installed_is_taken(
         rank = told(said)
         record = RehearsalRecord(["python"], str(tmp_path), 1, 1, 1, facts, 2, None, ranks=[rank], laid_over=has)
         record.whole_environment = True
-        set_data_apart(record, tmp_path)
+        apply_limits(record, ProjectWorld.of(tmp_path, tmp_path))
         return rank.outcome
 
     assert outcome("Please install `wandb`, or leave it out") == "unsupported"

@@ -8,8 +8,9 @@ import pytest
 
 from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.rehearse.prepared.run import InEnvironment, options_of, prepare
-from gonogo.rehearse.synthetic_data_failures import set_data_apart
+from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.world import ProjectWorld
+from gonogo.rehearse.prepared.prepare import InEnvironment, options_of, prepare
 
 PROGRAM = """\
 import os, sys
@@ -42,7 +43,7 @@ def failed(folder: Path, kind: str, line: int) -> RankRecord:
 def told(rank: RankRecord, folder: Path, *command: str) -> str:
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
     record = RehearsalRecord(["python", "train.py", *command], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
-    set_data_apart(record, folder)
+    apply_limits(record, ProjectWorld.of(folder, folder))
     return rank.unsupported[0].why if rank.outcome == "unsupported" else rank.outcome
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.virtual.ranks.plan import Progress, WorkerPlan
+from gonogo.virtual.protocol.plan import Progress, WorkerPlan
 
 plan = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=WorkerPlan)
 record = RankRecord(rank=plan.rank, local_rank=plan.local_rank, device=f"cuda:{plan.local_rank}", outcome="completed")

@@ -9,8 +9,8 @@ from torch.distributed.flight_recorder.components.builder import build_db
 from torch.distributed.flight_recorder.components.config_manager import JobConfig
 from torch.distributed.flight_recorder.components.loader import read_dir
 
-from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding.divergence import Divergence
 
 
 def parted(folder: Path) -> list[Any]:

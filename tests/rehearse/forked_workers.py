@@ -23,7 +23,7 @@ from unittest import mock
 
 import msgspec
 
-from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
+from gonogo.virtual.protocol.plan import LINE_TO_EXCHANGE
 
 _IMPORTED_ONCE = (
     "deepspeed.runtime.zero.stage3", "deepspeed.runtime.zero.stage_1_and_2", "deepspeed.runtime.bf16_optimizer",
@@ -93,8 +93,8 @@ def forked_workers(folder: Path, ranks: int, accelerator: str) -> Iterator[None]
 
 
 def _environment(rank: int, ranks: int, own: Path) -> dict[str, str]:
-    from gonogo.rehearse.launch.environment import worker_environment
     from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
+    from gonogo.rehearse.launch.worker_environment import worker_environment
 
     variables = {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
@@ -129,12 +129,12 @@ def _serve(rank: int, ranks: int, accelerator: str, own: Path) -> None:
     os.rename(own / "line.partial", own / "line")
     hidden = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
     os.environ.update(dict.fromkeys(hidden, ""))
-    from gonogo.virtual.ranks.garbage import collect_seldom
+    from gonogo.virtual.patching.garbage import collect_seldom
 
     collect_seldom()
     from gonogo.evidence.environment.hardware import find_accelerator
+    from gonogo.virtual.protocol.plan import ExchangeAddress, WorkerPlan
     from gonogo.virtual.ranks import session as sessions
-    from gonogo.virtual.ranks.plan import ExchangeAddress, WorkerPlan
 
     for name in hidden:
         del os.environ[name]
@@ -191,8 +191,8 @@ def _rehearse(session: Any, plan_path: str, cwd: str, environment: dict[str, str
     """A fork: does what ``gonogo.virtual.ranks.worker`` does once it has entered the session, and never returns."""
     import torch
 
+    from gonogo.virtual.protocol.plan import WorkerPlan
     from gonogo.virtual.ranks import worker
-    from gonogo.virtual.ranks.plan import WorkerPlan
 
     status = 70
     try:

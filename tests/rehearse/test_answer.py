@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from gonogo.evidence.rehearsal.record import Frame, RehearsalRecord, Unsupported
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Verdict
 from gonogo.finding.rehearsal import NodeMemory
+from gonogo.judge.rehearsal_summary import host_per_node, rehearsal_summary
 from gonogo.rehearse import answer as answer_module
 from gonogo.rehearse.answer import rehearsal_report, was_interrupted
-from gonogo.rehearse.summary import host_per_node, rehearsal_summary
 
 GIB = 1024**3
 

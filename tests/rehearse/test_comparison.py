@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.finding.frame import Frame
 from gonogo.rehearse.ranks.comparison import Comparison
-from gonogo.virtual.ranks.protocol import Collective, Group, Hello, RankContext, RankEnded, Reply, Site, Waits
+from gonogo.virtual.protocol.messages import Collective, Group, Hello, RankContext, RankEnded, Reply, Site, Waits
 
 
 class World:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Confined, Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.rehearse.confinement_failures import mark_confinement_failures
+from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.world import ProjectWorld
 
 
 def rehearsed(
@@ -18,7 +19,8 @@ def rehearsed(
     frames = (Frame("train.py", 3, "main", code, "user"),)
     rank.failure = Failure(kind, message, frames, "save", 1, traceback=traceback)
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
-    mark_confinement_failures(RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank]))
+    record = RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
+    apply_limits(record, ProjectWorld.of(folder, folder))
     return rank
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from gonogo.finding import Text
 from gonogo.rehearse.display import _rendered, live_display
 from gonogo.rehearse.progress import RankStatus, RehearsalStatus
-from gonogo.virtual.ranks.plan import Progress
+from gonogo.virtual.protocol.plan import Progress
 
 _DOING = Progress(0, "forward", 1, 12345, 3 << 30, 1 << 29, "model.\x1b[31mlayers.3")
 _STATUS = RehearsalStatus(

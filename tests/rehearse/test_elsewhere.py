@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.rehearse.synthetic_data_failures import set_data_apart
+from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.world import ProjectWorld
 
 NO_FILE = "[Errno 2] No such file or directory: '{}'"
 
@@ -16,7 +17,8 @@ def rehearsed(folder: Path, kind: str, message: str, phase: str = "load", at: st
     rank = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised")
     rank.failure = Failure(kind, message, (Frame(at, 3, "main", "", "user"),), phase, 0)  # type: ignore[arg-type]
     facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
-    set_data_apart(RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank]), folder)
+    record = RehearsalRecord(["python"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
+    apply_limits(record, ProjectWorld.of(folder, folder))
     return rank
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
-from gonogo.rehearse.environment_mismatch import mark_environment_failures, missing_packages
+from gonogo.rehearse.environment_mismatch import missing_packages
+from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.world import ProjectWorld
 
 LIBRARY = "/env/lib/python3.11/site-packages/transformers/trainer.py"
 
@@ -40,7 +42,8 @@ def record_of(folder: Path, kind: str, message: str, *, library: str = "", laid_
 
 def why(record: RehearsalRecord, environment: Path | None = None) -> str | None:
     """What is said instead of an error; None where it stays the program's."""
-    mark_environment_failures(record, environment)
+    folder = Path(record.cwd)
+    apply_limits(record, ProjectWorld.of(folder, folder, environment))
     (rank,) = record.ranks
     assert (rank.outcome == "unsupported") == bool(rank.unsupported)
     return rank.unsupported[0].why if rank.unsupported else None

@@ -23,8 +23,8 @@ from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.virtual.collectives.call_sites import frame_of
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, connect_over_network
-from gonogo.virtual.ranks.plan import ExchangeAddress
-from gonogo.virtual.ranks.protocol import Waits
+from gonogo.virtual.protocol.messages import Waits
+from gonogo.virtual.protocol.plan import ExchangeAddress
 
 WORLD = (0, 1)
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from confined import a_world
 
-from gonogo.evidence.launch.words import without_prefix
+from gonogo.evidence.launch.command_words import without_prefix
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.capture import captured
 from gonogo.rehearse.launch.launch import UNSTATED, Surroundings, is_unstated

@@ -14,7 +14,7 @@ import pytest
 from wheels import wheel
 
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.environment import with_packages
+from gonogo.rehearse.launch.worker_environment import with_packages
 from gonogo.rehearse.packages import build_overlay, installed_version
 from gonogo.rehearse.packages.requested import requested_by_file
 from gonogo.rehearse.request import RehearsalRequest

@@ -95,7 +95,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         "gonogo.rehearse.workers.workers.python_module", lambda python, _module, plan, **_: [python, _FAKE_WORKER, plan]
     )
     # The worker of tests doesn't tell what it looks for; nothing here needs it.
-    monkeypatch.setattr("gonogo.rehearse.cache.watch._OWN", (b"fake_worker.py", b"run_module('gonogo."))
+    monkeypatch.setattr("gonogo.rehearse.path_access._OWN", (b"fake_worker.py", b"run_module('gonogo."))
     return made
 
 
@@ -209,7 +209,7 @@ def test_a_broken_entry_is_rehearsed(project: Project) -> None:
 
 def test_two_processes_at_once(project: Project) -> None:
     code = (
-        "import sys; import gonogo.rehearse.workers.workers as w; import gonogo.rehearse.cache.watch as k\n"
+        "import sys; import gonogo.rehearse.workers.workers as w; import gonogo.rehearse.path_access as k\n"
         "from gonogo.rehearse.request import RehearsalRequest; from gonogo.rehearse.run import rehearse\n"
         "w.python_module = lambda python, _module, plan, **_: [python, sys.argv[1], plan]\n"
         "k._OWN = (b'fake_worker.py', *k._OWN)\n"

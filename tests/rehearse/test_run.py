@@ -19,7 +19,7 @@ from test_shell import snapshot
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.launch.environment import datasets_cache
+from gonogo.rehearse.launch.worker_environment import datasets_cache
 from gonogo.rehearse.progress import RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse

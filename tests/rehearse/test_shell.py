@@ -13,7 +13,7 @@ import pytest
 from gonogo.confinement.confinement import Confinement
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.shell.run import ScriptRun, run_script
+from gonogo.rehearse.shell.run_script import ScriptRun, run_script
 
 H100 = Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 8)
 
@@ -366,7 +366,7 @@ def test_software_of_the_training_machine_may_be_missing(project: Project) -> No
 
 
 def test_a_script_that_waits_after_launching_is_not_waited_for(project: Project, monkeypatch) -> None:
-    monkeypatch.setattr("gonogo.rehearse.shell.run._AFTER_LAUNCH", 1.0)
+    monkeypatch.setattr("gonogo.rehearse.shell.run_script._AFTER_LAUNCH", 1.0)
     project.write("launch.sh", "torchrun train.py &\nwhile true; do sleep 10; done\n")
     assert project.run("bash", "launch.sh", timeout=60.0).calls[0].words == ["torchrun", "train.py"]
 

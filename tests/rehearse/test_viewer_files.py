@@ -20,8 +20,8 @@ from world_programs import WORLDS
 
 from gonogo.evidence.rehearsal.trace import RankTrace
 from gonogo.finding.errors import UserError
+from gonogo.rehearse.viewer_files import ViewerFiles
 from gonogo.rehearse.viewers import memory_viz, trace_events
-from gonogo.rehearse.viewers.requested_files import ViewerFiles
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.tracing.parts import followed_by
 from gonogo.virtual.tracing.recorder import Recorder

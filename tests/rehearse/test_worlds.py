@@ -21,7 +21,7 @@ from gonogo.finding import Certainty, Severity, Verdict
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
-from gonogo.rehearse.viewers.requested_files import ViewerFiles
+from gonogo.rehearse.viewer_files import ViewerFiles
 from gonogo.report.json_ import report_object
 
 SOON = [

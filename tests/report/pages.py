@@ -8,7 +8,7 @@ import msgspec
 from whole_runs import RUNS
 
 from gonogo.diagnose.findings import diagnose
-from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rehearsal.record import CATEGORIES, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict
 from gonogo.finding.rehearsal import MemoryTimeline, ModuleMemory

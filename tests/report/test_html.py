@@ -22,9 +22,9 @@ from whole_runs import RUNS
 
 from gonogo.finding.logs import RankEnd
 from gonogo.report import render
-from gonogo.report.html.browser import show
 from gonogo.report.html.ends import time_axis
 from gonogo.report.html.markup import prose
+from gonogo.report.output import show_in_browser
 
 
 class Page(HTMLParser):
@@ -175,7 +175,7 @@ def test_open_without_a_browser_says_where_the_page_lies(tmp_path: Path, monkeyp
     monkeypatch.setattr(webbrowser, "open", lambda url: False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with contextlib.redirect_stderr(io.StringIO()) as said:
-        show(RUNS["check"](), None, "zh")
+        show_in_browser(RUNS["check"](), None, "zh")
     (page,) = tmp_path.glob("gonogo-*/report.html")
     assert f"请在有浏览器的机器上打开 {page}" in said.getvalue()
 

@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.finding.planned import Model, Plan, Solution, Strategy, TooLarge
+from gonogo.finding.planned import Model, Plan, SolutionSummary, StrategySummary, TooLarge
 from gonogo.report import drawing
 from gonogo.report.trials import plan_picture
 from gonogo.report.trials.plan_picture import COLOURS, MAX_FITTING, check_picture, draw, write_picture
@@ -35,7 +35,7 @@ def choice(name: str, reserved: float, *, band: float = 0.03, **categories: floa
     )  # fmt: skip
 
 
-def plan(fitting: Sequence[Strategy], too_large: Sequence[TooLarge], solve: str = "") -> Plan:
+def plan(fitting: Sequence[StrategySummary], too_large: Sequence[TooLarge], solve: str = "") -> Plan:
     return Plan(
         model=Model("qwen", "Qwen2ForCausalLM", 7_600_000_000, 7_600_000_000, 28), accelerator="A100-80G", gpus=8,
         nodes=1, capacity_bytes=80 * GIB, host_memory_bytes=None, seq_len=4096, tune="full", global_batch=64,
@@ -89,8 +89,8 @@ def test_what_lacks_host_memory_is_no_bar() -> None:
 
 
 def test_what_was_solved_for_is_told() -> None:
-    fits = {name: value for name, value in asdict(FITS).items() if name in Strategy.__struct_fields__}
-    solved = plan([Solution(**fits, solved=12288, at_limit=False, gpus=8, nodes=1)], [], "seq-len")
+    fits = {name: value for name, value in asdict(FITS).items() if name in StrategySummary.__struct_fields__}
+    solved = plan([SolutionSummary(**fits, solved=12288, at_limit=False, gpus=8, nodes=1)], [], "seq-len")
     assert "12,288" in drawing.as_svg(draw(solved, "en"))
 
 

@@ -19,17 +19,17 @@ from packaging.version import Version
 from gonogo.check.environment import environment_report
 from gonogo.check.findings import check
 from gonogo.diagnose.findings import diagnose
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.reading import read_environment
-from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Report
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.report import render
+from gonogo.trials.bisect.bisect import BisectRequest, bisect
 from gonogo.trials.bisect.report import bisect_report
-from gonogo.trials.bisect.run import BisectRequest, bisect
 from gonogo.trials.plan.answer import plan_report
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.search import search
@@ -74,7 +74,7 @@ def _bisected() -> Report:
 
     listed = [Version(f"0.14.{patch}") for patch in range(4)]
     request = BisectRequest("deepspeed", "0.14.0", "0.14.3", RehearsalRequest(["bash", "launch.sh"]))
-    with patch("gonogo.trials.bisect.run.releases_of", lambda name: listed):
+    with patch("gonogo.trials.bisect.bisect.releases_of", lambda name: listed):
         return bisect_report(bisect(request, attempt))
 
 

@@ -18,7 +18,7 @@ from virtual.worlds import COUNTED, MASTER
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.protocol.plan import WorkerPlan
 
 STACK = "import torch, transformers, accelerate, peft, deepspeed, transformers.trainer, transformers.modeling_utils\n"
 
@@ -26,7 +26,7 @@ VIRTUAL = """
 import contextlib, os, random, sys
 from pathlib import Path
 import msgspec
-from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.ranks.worker import write
 plans = [msgspec.json.decode(Path(path).read_bytes(), type=WorkerPlan) for path in sys.argv[1:]]

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
-from gonogo.virtual.memory.caching_allocator import CachingAllocator, Shortage
+from gonogo.virtual.memory.caching_allocator import AllocatorShortage, CachingAllocator
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -74,7 +74,7 @@ def test_a_cached_segment_is_given_back_before_memory_runs_out() -> None:
     memory.malloc(32 * MIB)
     assert (memory.reserved, memory.retries, memory.shortage) == (32 * MIB, 1, None)
     memory.malloc(9 * MIB)
-    assert memory.shortage == Shortage(9 * MIB, 20 * MIB, 32 * MIB, 32 * MIB)
+    assert memory.shortage == AllocatorShortage(9 * MIB, 20 * MIB, 32 * MIB, 32 * MIB)
     memory.malloc(100 * GIB)
     assert memory.reserved == 52 * MIB + 100 * GIB
     assert memory.shortage.requested == 9 * MIB
@@ -89,7 +89,7 @@ def test_fragmentation_runs_out_where_the_sum_would_fit() -> None:
         if number % 3 != 1:
             memory.free(address)
     memory.malloc(50 * MIB)
-    assert memory.shortage == Shortage(50 * MIB, 50 * MIB, 10 * MIB, 100 * MIB)
+    assert memory.shortage == AllocatorShortage(50 * MIB, 50 * MIB, 10 * MIB, 100 * MIB)
 
 
 def test_streams_do_not_share_free_blocks() -> None:
@@ -167,7 +167,7 @@ def test_expandable_segment_runs_out() -> None:
     memory.malloc(45 * MIB)
     assert memory.shortage is None
     memory.malloc(20 * MIB)
-    assert memory.shortage == Shortage(20 * MIB, 20 * MIB, 45 * MIB, 60 * MIB)
+    assert memory.shortage == AllocatorShortage(20 * MIB, 20 * MIB, 45 * MIB, 60 * MIB)
 
 
 def test_zero_bytes_take_nothing() -> None:

@@ -113,3 +113,23 @@ def test_a_branch_on_a_tensors_values_is_refused_where_the_graph_is_to_be_whole(
         assert refused(torch.compile(module, fullgraph=True), torch.ones(1, 2, device="cuda"))
         assert not refused(module, torch.ones(1, 2, device="cuda"))
     assert "__bool__" not in vars(torch.Tensor)
+
+
+@pytest.mark.parametrize("of_a_block", [False, True])
+def test_a_module_that_compiles_itself_may_have_no_break_either(tmp_path: Path, of_a_block: bool) -> None:
+    """``block.compile(fullgraph=True)``, as fully_shard's examples have it: held against the real compiler."""
+
+    def compiled(device: str) -> torch.nn.Module:
+        block = Checked(2, 2, device=device)
+        whole = torch.nn.Sequential(block) if of_a_block else block
+        block.compile(fullgraph=True, **({"backend": "eager"} if device == "cpu" else {}))
+        return whole
+
+    assert refused(compiled("cpu"), torch.ones(1, 2))
+    with virtual_session(tmp_path):
+        one = torch.ones(1, 2, device="cuda")
+        assert refused(compiled("cuda"), one)
+        plain = Checked(2, 2, device="cuda")
+        plain.compile()
+        assert not refused(plain, one)
+        assert not refused(Checked(2, 2, device="cuda"), one)

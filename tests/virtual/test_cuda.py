@@ -6,10 +6,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from virtual.worlds import virtual_session
 
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.virtual.cuda import facade as cuda
@@ -310,3 +312,24 @@ def test_undo_leaves_torch_as_it_was() -> None:
         "assert not torch.cuda.is_available()\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+
+
+@pytest.mark.parametrize("where", ["cuda:0", "cpu"])
+def test_a_state_is_bytes_on_the_cpu(tmp_path: Path, where: str) -> None:
+    """One that ``torch.load(…, map_location=…)`` has put on the GPU is refused, as C++ does."""
+    with virtual_session(tmp_path):
+        states = [torch.cuda.get_rng_state(), torch.get_rng_state()]
+        torch.save(states, tmp_path / "rng.pt")
+        of_gpu, of_cpu = torch.load(tmp_path / "rng.pt", map_location=where)
+        sets = [
+            (torch.cuda.set_rng_state, of_gpu),
+            (torch.set_rng_state, of_cpu),
+            (torch.random.set_rng_state, of_cpu),
+            (torch.Generator().set_state, of_cpu),
+        ]
+        for set_state, state in sets:
+            if where == "cpu":
+                set_state(state)
+            else:
+                with pytest.raises(TypeError, match="ByteTensor"):
+                    set_state(state)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.weights import device_index
 
 

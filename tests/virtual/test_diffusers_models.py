@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.weights import diffusers_models
 
 LIBRARY = """\

@@ -300,7 +300,7 @@ def test_deepspeed_loads_stand_ins() -> None:
 TRITON = """
 import torch
 from gonogo.virtual.kernels import triton as stand_in
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 written, assumed = [], []
 patches = Patches()

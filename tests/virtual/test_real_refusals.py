@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from virtual_worker import answers
 
-from gonogo.diagnose.findings import findings_in_log
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Certainty, Finding
+from gonogo.judge.log_findings import findings_in_log
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gonogo.virtual.operators import scripting
+from gonogo.virtual.operators import compiling
 
 
 def doubled(x: torch.Tensor, *, twice: bool) -> torch.Tensor:
@@ -26,7 +26,7 @@ class Shifted(torch.nn.Module):
 
 
 def test_a_function_or_class_stays_as_it_is_and_a_module_is_compiled() -> None:
-    undo = scripting.install()
+    undo = compiling.install_scripting()
     try:
         assert torch.jit.script(doubled) is doubled
         assert torch.jit.script(Doubling) is Doubling
@@ -40,7 +40,7 @@ def test_a_module_that_calls_what_stands_replaced_is_compiled(monkeypatch: pytes
     for name in ("zeros", "tensor"):
         original = getattr(torch, name)
         monkeypatch.setattr(torch, name, lambda *args, original=original, **kwargs: original(*args, **kwargs))
-    undo = scripting.install()
+    undo = compiling.install_scripting()
     try:
         assert torch.jit.script(Shifted())(torch.ones(2)).tolist() == [2.0, 3.0]
     finally:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from gonogo.check.allowed import is_allowed
 from gonogo.check.certainty import (
     CERTAINTY_ORDER,
     downgrade_rewritten_config,
@@ -23,11 +23,17 @@ from gonogo.check.parallel import parallel_map
 from gonogo.check.runs import FAULT, Gathered, gather
 from gonogo.check.settings import CheckSettings
 from gonogo.evidence.paths import is_folder, resolved
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.parse import without_collecting
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import FILES, met_in
+
+# In a shell script, YAML, Python, requirements after "#"; in a JSON with comments after "//".
+_ALLOW = compiled_when_used(rb"(?:#|//)\s*gonogo:\s*allow\s+([\w*?\[\]-]+(?:\s*,\s*[\w*?\[\]-]+)*)")
+_ONLY_A_COMMENT = compiled_when_used(rb"\s*(?:#|//)")
 
 _Evidence = TypeVar("_Evidence")
 _MAX_FINDINGS = 50
@@ -216,3 +222,31 @@ def roots_of(paths: Sequence[str], base: Path) -> tuple[Path, ...]:
     """The folders within which fixes may write: those that were named, and the one that gonogo was started in."""
     named = [Path(path) if is_folder(Path(path)) else Path(path).parent for path in paths]
     return tuple(dict.fromkeys(resolved(folder) for folder in (base, *named)))
+
+
+def is_allowed(finding: Finding, files: Mapping[str, SourceFile]) -> bool:
+    """Whether a comment on one of the finding's lines, or on a line of its own directly above, allows it."""
+    return any(
+        span.path in files and finding_is_allowed_at(finding.hazard, files[span.path], span.line)
+        for span in finding.spans[:1]
+    )
+
+
+def finding_is_allowed_at(hazard: str, source: SourceFile, line: int) -> bool:
+    """Whether the hazard is allowed at that line of the file (from 1)."""
+    if b"gonogo:" not in source.data:
+        return False
+    lines = [source.line_bytes(line)]
+    above = line - 1
+    while above >= 1 and source.line_bytes(above).rstrip(b"\r\n").endswith(b"\\"):
+        above -= 1  # no comment can stand inside a command that goes on over several lines
+    while above >= 1 and _ONLY_A_COMMENT.match(source.line_bytes(above)):
+        lines.append(source.line_bytes(above))
+        above -= 1
+    return any(_names(text, hazard) for text in lines)
+
+
+def _names(text: bytes, hazard: str) -> bool:
+    found = _ALLOW.search(text)
+    patterns = found.group(1).decode("ascii", "replace").split(",") if found else []
+    return any(fnmatchcase(hazard, pattern.strip()) for pattern in patterns)

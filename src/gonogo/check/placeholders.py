@@ -7,9 +7,9 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import exists
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 
 _STARTS = re.compile(

@@ -18,16 +18,31 @@ from gonogo.evidence.config.deepspeed import (
 )
 from gonogo.evidence.config.deepspeed_auto import AutoValues
 from gonogo.evidence.config.model import ModelConfig, read_model
-from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
-from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import Files
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import is_file, resolved
-from gonogo.evidence.run import Run
+from gonogo.evidence.run import OffPath, Run
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
+from gonogo.evidence.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
 from gonogo.finding import Skipped, Text
+
+# accelerate's key under deepspeed_config, and DeepSpeed's: DeepSpeedPlugin.__post_init__ (utils/dataclasses.py).
+_KEYS = {
+    "zero_stage": ("zero_optimization", "stage"),
+    "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
+    "offload_param_device": ("zero_optimization", "offload_param", "device"),
+    "offload_optimizer_nvme_path": ("zero_optimization", "offload_optimizer", "nvme_path"),
+    "offload_param_nvme_path": ("zero_optimization", "offload_param", "nvme_path"),
+    "zero3_save_16bit_model": ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
+    "gradient_accumulation_steps": ("gradient_accumulation_steps",),
+    "gradient_clipping": ("gradient_clipping",),
+}
+# What the plugin sets where the YAML leaves it out.
+_DEFAULT_STAGE = 2
 
 if TYPE_CHECKING:
     from gonogo.evidence.script.project import Project
@@ -44,6 +59,14 @@ _TEMPLATE = Text(
     "{path} is a template that no launch reads as it is; it was not checked",
     "{path} 是模板：没有启动命令直接读取它，未检查其内容",
 )
+_OFF_PATH = Text(
+    "module {name} was not checked: {path}:{line} imports it, and it is not on Python's path",
+    "模块 {name} 未检查：{path}:{line} 导入了它，但它不在 Python 的搜索路径上",
+)
+_PATH_UNREAD = Text(
+    "modules may not all have been checked: {path}:{line} changes sys.path in a way that its text doesn't show",
+    "可能有模块未检查：{path}:{line} 修改了 sys.path，而代码本身看不出改成了什么",
+)
 _UNTOLD = Text("can't determine which DeepSpeed config it uses: {why}", "无法确定它使用哪个 DeepSpeed 配置：{why}")
 
 
@@ -55,14 +78,14 @@ class RunMaker:
         self.used: set[str] = set()
         """Paths, as shown, of files that belong to a run."""
         self.notes: list[Text] = []
-        self._projects: dict[tuple[Path | str, ...], Project] = {}
+        self._projects: dict[tuple[object, ...], Project] = {}
         """By their roots and what is added to sys.path: launches of one project share what was read of it."""
 
     def run_of(self, launch: Launch, environment: Environment) -> Run:
         """The run that a launch starts."""
         self.used.add(launch.source.path)
         self.notes += [note for note in launch.notes if note not in self.notes]
-        scripts = self._scripts_of(launch)
+        scripts, absent = self._scripts_of(launch)
         given, complete = _arguments_set_in(scripts)
         arguments = read_arguments(launch, given, script_complete=complete)
         accelerate = self._accelerate_of(launch)
@@ -70,7 +93,15 @@ class RunMaker:
         for field in (launch.framework_config,):
             if path := launch.path_of(field):
                 self._use(path)
-        run = Run(environment, launch=launch, accelerate=accelerate, arguments=arguments, scripts=scripts, model=model)
+        run = Run(
+            environment,
+            launch=launch,
+            accelerate=accelerate,
+            arguments=arguments,
+            scripts=scripts,
+            model=model,
+            off_path=absent,
+        )
         run.config_field, run.config = self._config_of(launch, run)
         return run
 
@@ -112,35 +143,45 @@ class RunMaker:
                 run.model = _model_of(arguments, (script,), Path(source.path).parent)
                 yield run
 
-    def _scripts_of(self, launch: Launch) -> tuple[Script, ...]:
-        from gonogo.evidence.script.modules import added_paths
+    def _scripts_of(self, launch: Launch) -> tuple[tuple[Script, ...], tuple[OffPath, ...]]:
+        """The program with the modules of the project that it imports, and which it would not find."""
+        from gonogo.check.python_path import off_path, project_root, python_path_of
         from gonogo.evidence.script.project import Project, read_script
-        from gonogo.evidence.script.python_file import PythonFile
 
         inline = launch.heredoc.source if launch.heredoc is not None else None
         if inline is not None:
-            return (read_script(inline),)
+            return (read_script(inline),), ()
         path = _program_of(launch)
         written = launch.written_files.get(os.path.normpath(path)) if path is not None else None
         if written is not None and written.source is not None:
-            return (read_script(written.source),)
+            return (read_script(written.source),), ()
         if path is None or not is_file(path):
-            return ()
+            return (), ()
         source = self._use(path)
         if source is None:
-            return ()
-        root = launch.cwd if resolved(path).is_relative_to(resolved(launch.cwd)) else path.parent
-        added = (
-            tuple(added_paths(PythonFile(source).index, os.path.realpath(path))) if b"sys.path" in source.data else ()
-        )
-        project = self._projects.setdefault((resolved(root), *added), Project(root))
+            return (), ()
+        root, looked_in = project_root(launch, path), python_path_of(launch, path)
+        own = path if b"sys" in source.data and b"path" in source.data else None  # what it adds is its own
+        key = (resolved(root), looked_in, own)
+        project = self._projects.setdefault(key, Project(root, path=looked_in))
         scripts = project.all_scripts(project.script(source))
         for script in scripts:
             script.source.path = self.files.display_path(script.source.path)
             self.files.sources.setdefault(script.source.path, script.source)
             self.used.add(script.source.path)
             self._has_tree(script)
-        return scripts
+        absent = off_path(launch, project, scripts)
+        self._note_not_followed(absent, project, source)
+        return scripts, absent
+
+    def _note_not_followed(self, absent: tuple[OffPath, ...], project: Project, source: SourceFile) -> None:
+        """Say which modules were not looked at."""
+        notes = [
+            _OFF_PATH.format(name=each.name, path=each.script.source.path, line=each.node.lineno) for each in absent
+        ]
+        if project.search.unread:
+            notes.append(_PATH_UNREAD.format(path=source.path, line=project.search.unread[0]))
+        self.notes += [note for note in notes if note not in self.notes]
 
     def _has_tree(self, script: Script) -> bool:
         problem = script.problem
@@ -173,7 +214,7 @@ class RunMaker:
         field = launch.deepspeed_config
         if field.known and isinstance(field.value, str):
             return field, self._named_config(field, launch, run)
-        if field.unknown and launch.launcher == "python" and b"deepspeed" not in launch.source.data:
+        if field.unknown and not _names_deepspeed(launch, run):
             return field, None  # arguments that aren't in the file, of a program that nothing ties to DeepSpeed
         if field.unknown:
             where = f"{launch.source.path}:{launch.line}"
@@ -184,8 +225,6 @@ class RunMaker:
         if found is not None:
             return Field.of(found.name), found
         if run.accelerate is not None and run.accelerate.deepspeed_on:
-            from gonogo.evidence.config.accelerate_deepspeed import config_of_accelerate
-
             return Field.of(run.accelerate.source.path), config_of_accelerate(run.accelerate)
         handed = any(True for script in run.scripts for _ in _handed(script))
         surely_none = not handed and (bool(run.scripts) or launch.framework is not None) and run.arguments.complete
@@ -281,13 +320,61 @@ def _model_of(arguments: Arguments, scripts: Sequence[Script], folder: Path) -> 
     return None
 
 
+def _names_deepspeed(launch: Launch, run: Run) -> bool:
+    """Whether anything of a run has to do with DeepSpeed: its launcher, its script, its program, a config."""
+    if launch.launcher == "deepspeed" or launch.framework is not None or b"deepspeed" in launch.source.data.lower():
+        return True
+    if run.accelerate is not None and run.accelerate.deepspeed_on is not False:
+        return True
+    if launch.launcher == "python":
+        return False
+    if run.scripts and not run.off_path:
+        # What a Trainer parses may be told of a config by its arguments alone.
+        return run.says(b"deepspeed", b"DeepSpeed", b"HfArgumentParser", b"TrlParser", b"TrainingArguments")
+    return True
+
+
 def _program_of(launch: Launch) -> Path | None:
-    """The file that the launch runs: a script, or the module that ``-m`` finds from the folder it is started in."""
+    """The file that the launch runs: a script, or the module that ``-m`` finds as Python does."""
     if launch.program_kind == "script":
         return launch.path_of(launch.program)
     name = launch.program.string if launch.program_kind == "module" else None
     if not name or not launch.cwd.is_dir():
         return None
-    bases = [launch.cwd / folder / name.replace(".", os.sep) for folder in ("", "src")]
-    files = [file for base in bases for file in (base.with_name(f"{base.name}.py"), base / "__main__.py")]
-    return next((file for file in files if is_file(file)), None)
+    from gonogo.check.python_path import module_file
+
+    return module_file(launch, name)
+
+
+def config_of_accelerate(accelerate: AccelerateConfig) -> DeepSpeedConfig:
+    """The config; its values have their places in the YAML."""
+    root: dict[str, Member] = {}
+    for key, keys in _KEYS.items():
+        field = accelerate.get("deepspeed_config", key)
+        if field.absent:
+            if key != "zero_stage":
+                continue
+            field = Field.of(_DEFAULT_STAGE, accelerate.key_place("deepspeed_config"))
+        _put(root, keys, field, accelerate)
+    precision = accelerate.get("mixed_precision")
+    if precision.value in ("fp16", "bf16"):
+        _put(root, (precision.value, "enabled"), Field.of(True, precision.place), accelerate)
+    return deepspeed_config_of(_node(root), name=accelerate.source.path, source=accelerate.source)
+
+
+def _put(members: dict[str, Member], keys: tuple[str, ...], field: Field, accelerate: AccelerateConfig) -> None:
+    """Set a value; objects on the way have the place of accelerate's own ``deepspeed_config``."""
+    name, *rest = keys
+    if not rest:
+        members[name] = Member(field.place, TreeNode(field))
+        return
+    before = members.get(name)
+    inner = dict(before.node.members or {}) if before is not None else {}
+    _put(inner, tuple(rest), field, accelerate)
+    place = accelerate.key_place("deepspeed_config")
+    members[name] = Member(place, _node(inner, Field(None, place=place)))
+
+
+def _node(members: dict[str, Member], field: Field | None = None) -> TreeNode:
+    value = {name: member.node.field.value for name, member in members.items()}
+    return TreeNode(Field.of(value, field.place if field is not None else None), members)

@@ -16,20 +16,20 @@ from gonogo.check.run_of_launch import RunMaker
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.evidence.document.notebook import SUFFIX as NOTEBOOK
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.yaml_file import read_yaml
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.field import Field
 from gonogo.evidence.files import FileKind, Files, environment_files, kind_of, walk
+from gonogo.evidence.launch.command_words import SHELLS
 from gonogo.evidence.launch.job_file import file_of_command, notebook_source
 from gonogo.evidence.launch.jobs.workload import Workload, unfilled
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.launch.manifest import is_manifest, template_note
-from gonogo.evidence.launch.words import SHELLS
+from gonogo.evidence.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.run import Run
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 
@@ -38,6 +38,10 @@ _SIZES = ("NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
 _PROGRAM_FROM_INPUT = Text("its program is read from standard input", "它的程序从标准输入读取")
 _PROGRAM_NOT_HERE = Text(
     "no such file: the program that the command starts was not checked", "没有这个文件：命令要启动的程序未被检查"
+)
+_MODULE_NOT_HERE = Text(
+    "no such module in the project: the program that the command starts was not checked",
+    "项目中没有这个模块：命令要启动的程序未被检查",
 )
 FAULT = Text(
     "internal error in gonogo ({what}); GONOGO_DEBUG=1 prints the traceback; please report it",
@@ -143,12 +147,24 @@ class _Gatherer:
         """Of a command that is typed here, a program that is not here is a gap: nothing of it was looked at."""
         if launch.launcher == "python" and launch.program.absent and launch.heredoc is None:
             self.files.skipped.append(Skipped(Text("python", "python"), _PROGRAM_FROM_INPUT))
+        if launch.program_kind == "module" and launch.program.string and not launch.in_container:
+            self._look_for_module(launch, launch.program.string)
+        if launch.program.unknown and launch.heredoc is None and launch.program.reason is not None:
+            where = f"{launch.source.path}:{launch.line}"
+            self.files.skipped.append(Skipped(Text(where, where), launch.program.reason))
         path = launch.path_of(launch.program) if launch.program_kind == "script" else None
         if path is None or launch.heredoc is not None or launch.in_container:
             return
         if not exists(path) and os.path.normpath(path) not in launch.written_files:
             name = self.files.display_path(path)
             self.files.skipped.append(Skipped(Text(name, name), _PROGRAM_NOT_HERE))
+
+    def _look_for_module(self, launch: Launch, name: str) -> None:
+        """A module that neither the project nor this Python has is a gap too."""
+        from gonogo.check.python_path import is_installed, module_file
+
+        if module_file(launch, name) is None and not is_installed(name.partition(".")[0]):
+            self.files.skipped.append(Skipped(Text(name, name), _MODULE_NOT_HERE))
 
     def take_path(self, path: str) -> None:
         """A file, or a folder with all below it."""
@@ -296,7 +312,7 @@ class _Gatherer:
         image = launch.image if launch is not None and launch.in_container else None
         if job is None and image is None:
             return found
-        from gonogo.evidence.environment.versions.job_environment import as_queued, in_container
+        from gonogo.evidence.job_environment import as_queued, in_container
 
         if found.declared is None:  # of what was typed here; but it trains elsewhere
             declared = self._declared(file) if file is not None else Environment.unknown()

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.paths import is_folder
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Finding, Skipped, Text
 from gonogo.finding.errors import UserError
 

@@ -183,7 +183,7 @@ def rehearse(
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
-        from gonogo.rehearse.viewers.requested_files import ViewerFiles
+        from gonogo.rehearse.viewer_files import ViewerFiles
 
         request = RehearsalRequest(
             command=command,
@@ -446,7 +446,7 @@ _LATER = {
     "gpus": "gonogo.cli.gpus",
     "mcp": "gonogo.cli.mcp.command",
     "sbatch": "gonogo.cli.sbatch",
-    "schema": "gonogo.cli.schemas.command",
+    "schema": "gonogo.cli.schemas.schema_command",
     "server": "gonogo.cli.lsp.command",
     "skills": "gonogo.cli.skills",
     "ui": "gonogo.cli.ui.command",

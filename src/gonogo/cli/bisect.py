@@ -102,9 +102,9 @@ def bisect(
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.keep import check_keep
+        from gonogo.trials.bisect.bisect import BisectRequest
+        from gonogo.trials.bisect.bisect import bisect as run_bisection
         from gonogo.trials.bisect.report import bisect_report
-        from gonogo.trials.bisect.run import BisectRequest
-        from gonogo.trials.bisect.run import bisect as run_bisection
 
         check_keep(keep)
         rehearsal = RehearsalRequest(

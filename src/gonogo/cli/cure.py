@@ -115,8 +115,8 @@ def cure(
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.scratch import scratch_folder
         from gonogo.trials.cure.apply import apply_cure, check_patch_file, write_patch
+        from gonogo.trials.cure.cure import cure as search
         from gonogo.trials.cure.request import CureRequest
-        from gonogo.trials.cure.run import cure as search
 
         check_patch_file(output_patch)
         rehearsal = RehearsalRequest(

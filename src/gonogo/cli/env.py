@@ -42,7 +42,7 @@ def env(
         known_format(format_)
         check_writable(output)
         from gonogo.check.environment import environment_report
-        from gonogo.confinement.words import confined_by
+        from gonogo.confinement.messages import confined_by
         from gonogo.evidence.environment.reading import environment_in
         from gonogo.evidence.environment.this_machine import this_machine
 

@@ -132,9 +132,8 @@ def plan(
         from gonogo.trials.plan.answer_solved import solved_report
         from gonogo.trials.plan.from_command import read_training_command
         from gonogo.trials.plan.measure import Meter, NotMeasured
-        from gonogo.trials.plan.prerequisites import check_model, check_packages
         from gonogo.trials.plan.price import priced, read_price, tokens_of
-        from gonogo.trials.plan.request import PlanOptions, request_of
+        from gonogo.trials.plan.request import PlanOptions, check_model, check_packages, request_of
         from gonogo.trials.plan.search import PlanResult, check_batch, search
         from gonogo.trials.plan.solve import check_unknown
         from gonogo.trials.plan.solve import solve as solve_for

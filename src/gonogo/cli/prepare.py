@@ -70,7 +70,7 @@ def prepare(
         from gonogo.confinement.variables import check_named
         from gonogo.finding.redaction import redact
         from gonogo.rehearse.prepared.output import known_format, write
-        from gonogo.rehearse.prepared.run import Preparation
+        from gonogo.rehearse.prepared.prepare import Preparation
         from gonogo.report.output import check_writable, publish_text
 
         def publish(done: Preparation) -> None:
@@ -82,7 +82,7 @@ def prepare(
         check_writable(output)
         check_named(env or (), os.environ)
         if not command and model:
-            from gonogo.rehearse.prepared.run import prepare_models
+            from gonogo.rehearse.prepared.prepare import prepare_models
 
             done = prepare_models(model, write=not list_)
             publish(done)
@@ -100,11 +100,11 @@ def prepare(
             )
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
-        from gonogo.rehearse.prepared.probe_run import look
+        from gonogo.rehearse.prepared.prepare import InEnvironment as Given
+        from gonogo.rehearse.prepared.prepare import options_of
+        from gonogo.rehearse.prepared.prepare import prepare as make_ready
         from gonogo.rehearse.prepared.provided_files import AS_INSTALLED
-        from gonogo.rehearse.prepared.run import InEnvironment as Given
-        from gonogo.rehearse.prepared.run import options_of
-        from gonogo.rehearse.prepared.run import prepare as make_ready
+        from gonogo.rehearse.probe_run import look
         from gonogo.rehearse.request import RehearsalRequest
 
         options = options_of(rows, tokens, model or [])

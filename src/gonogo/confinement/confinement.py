@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import get_args
 
+from gonogo.confinement.messages import CANNOT_CONFINE
 from gonogo.confinement.secrets import secret_places
 from gonogo.confinement.syscall_listener import OnCall, SyscallListener
 from gonogo.confinement.trees import remove_tree
-from gonogo.confinement.words import CANNOT_CONFINE
 from gonogo.confinement.world import LayerRefused, Means, World, WorldRefused, WorldSpec
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError

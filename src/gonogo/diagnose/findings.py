@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.diagnose.answer import answer_of
 from gonogo.diagnose.clues.join import clues_of
-from gonogo.diagnose.cut_short import cut_short, like_cases
-from gonogo.diagnose.excerpts import excerpts, rank_ends
 from gonogo.diagnose.missing import missing_of
 from gonogo.diagnose.with_files import require_folder, setup_with, with_files
 from gonogo.evidence.failure.facts import failure_facts
@@ -20,17 +18,22 @@ from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
-from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, verdict_of
 from gonogo.finding.answer import Clue
 from gonogo.finding.failure import FailureFacts
-from gonogo.finding.logs import Event, LogFile, Logs
-from gonogo.hazards.hazard import Hazard
-from gonogo.hazards.index import all_hazards, met_in_log
+from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd
+from gonogo.hazards.index import all_hazards
+from gonogo.judge.log_findings import CONFIDENT, explains, findings_in_log
+
+_BEFORE, _AFTER = 8, 8
+"""Lines around the decisive one."""
+_MAX_EXCERPTS = 3
+_MAX_LINE_LENGTH = 400
+_MAX_RANKS = 512
+_OF_THE_FAILURE = (Role.ROOT, Role.CASCADE)
 
 if TYPE_CHECKING:  # loaded where a log asks for it
     from gonogo.finding.similar import SimilarThread
-
-CONFIDENT = (Certainty.CERTAIN, Certainty.LIKELY)
 
 
 class Failure(NamedTuple):
@@ -151,69 +154,11 @@ def not_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> tu
 
 def _similar(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:
     """Public threads that look like the log; none where the cause is certain, or nothing is wrong."""
-    if complete or any(_explains(finding) and finding.certainty is Certainty.CERTAIN for finding in findings):
+    if complete or any(explains(finding) and finding.certainty is Certainty.CERTAIN for finding in findings):
         return ()
-    from gonogo.diagnose.similar.find import similar_threads
+    from gonogo.judge.similar.find import similar_threads
 
     return similar_threads(log, {source for finding in findings for source in finding.sources})
-
-
-def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
-    """What all hazards find in the logs, the root cause first; at most one finding a hazard."""
-    hazards = {hazard.name: hazard for hazard in met_in_log(log)}
-    found = {
-        name: merged for name, hazard in hazards.items() if not hazard.fallback and (merged := _finding_of(hazard, log))
-    }
-    sure = {name for name, finding in found.items() if _explains(finding)}
-    roots = {name for name in sure if not hazards[name].consequence}
-    for name, finding in list(found.items()):
-        hazard = hazards[name]
-        yields = any(other in sure and name not in hazards[other].yields_to for other in hazard.yields_to)
-        if yields and not hazard.consequence:
-            del found[name]
-        elif hazard.consequence and (yields or roots) and finding.certainty in CONFIDENT:
-            found[name] = replace(finding, certainty=Certainty.POSSIBLE)
-    rarity: dict[str, int] = {}
-    if not any(_explains(finding) for finding in found.values()):
-        for hazard, finding in cut_short(log):
-            hazards.setdefault(finding.hazard, hazard)
-            if finding.hazard not in found:
-                found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
-        for hazard, finding in like_cases(log) if not found else ():
-            hazards.setdefault(finding.hazard, hazard)
-            found[finding.hazard], rarity[finding.hazard] = finding, len(rarity)
-        named = bool(found)
-        for name, hazard in list(hazards.items()):
-            if hazard.fallback and (merged := _finding_of(hazard, log)):
-                # What was raised is certain; beside a hazard that may explain it, it explains less.
-                found[name] = replace(merged, certainty=Certainty.POSSIBLE) if named else merged
-    place = {(line.path, line.number): index for index, line in reversed(list(enumerate(log.lines)))}
-
-    def order(finding: Finding) -> tuple[bool, bool, int, int]:
-        hazard = hazards[finding.hazard]
-        first = finding.spans[0] if finding.spans else None
-        where = place.get((first.path, first.line), len(place)) if first else len(place)
-        # Of several that a line may mean, one that yields to another is the less likely.
-        rare = rarity.get(finding.hazard, sum(other in found for other in hazard.yields_to))
-        return hazard.fallback, hazard.consequence, where, rare
-
-    ordered = best_first(sorted(found.values(), key=order))
-    # That nothing is wrong, said with confidence, stands above an error that is merely possible.
-    confident = [finding for finding in ordered if finding.certainty in CONFIDENT]
-    return (*confident, *(finding for finding in ordered if finding.certainty not in CONFIDENT))
-
-
-def _explains(finding: Finding) -> bool:
-    return finding.certainty in CONFIDENT and finding.severity is not Severity.NOTE
-
-
-def _finding_of(hazard: Hazard, log: FailureLog) -> Finding | None:
-    """The hazard's findings as one: the surest, with the ranks of all."""
-    findings = best_first(list(hazard.in_log(log)))
-    if not findings:
-        return None
-    ranks = tuple(sorted({rank for finding in findings for rank in finding.ranks}))
-    return replace(findings[0], ranks=ranks)
 
 
 def _covered(log: FailureLog) -> tuple[Text, ...]:
@@ -288,3 +233,38 @@ def _logs(log: FailureLog, findings: tuple[Finding, ...]) -> Logs:
         excerpts=tuple(excerpts(log, findings)),
         ends=tuple(rank_ends(log)),
     )
+
+
+def excerpts(log: FailureLog, findings: Sequence[Finding]) -> Iterator[Excerpt]:
+    """Of the first findings, the lines around the one that shows it."""
+    lines = {(line.path, line.number): line for line in log.lines}
+    decisive = {(span.path, span.line) for finding in findings for span in finding.spans}
+    shown: set[tuple[str, int]] = set()
+    for finding in findings[:_MAX_EXCERPTS]:
+        place = next(((span.path, span.line) for span in finding.spans if (span.path, span.line) in lines), None)
+        if place is None or place in shown:
+            continue
+        line = lines[place]
+        around = [*log.lines_before(line, _BEFORE), line, *log.lines_after(line, _AFTER)]
+        shown |= {(one.path, one.number) for one in around}
+        yield Excerpt(
+            line.path,
+            tuple(
+                ExcerptLine(
+                    one.number, one.rank, one.text.rstrip()[:_MAX_LINE_LENGTH], (one.path, one.number) in decisive
+                )
+                for one in around
+            ),
+        )
+
+
+def rank_ends(log: FailureLog) -> Iterator[RankEnd]:
+    """When each rank spoke first of its failure, in that order; only ranks whose lines say the time."""
+    first: dict[int, RankEnd] = {}
+    for error in log.errors:
+        if error.role not in _OF_THE_FAILURE:
+            continue
+        for rank, time in error.times:
+            if rank not in first or time < first[rank].time:
+                first[rank] = RankEnd(rank, time, error.role is Role.ROOT, error.type)
+    yield from sorted(first.values(), key=lambda end: (end.time, end.rank))[:_MAX_RANKS]

@@ -13,8 +13,8 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.setup import Setup, parsed_config
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.finding.errors import UserError
-from gonogo.hazards.explained import Places
-from gonogo.hazards.merge import merge_findings
+from gonogo.judge.explained import Places
+from gonogo.judge.merge import merge_findings
 
 _ONLY_IN_FILES = Text(
     "The log does not show it: check whether the run got that far", "日志中没有体现：请确认运行是否执行到此处"

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Span, Text
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile, display_path
 from gonogo.evidence.paths import folders_upward, is_file, opened
+from gonogo.evidence.source_file import SourceFile, display_path
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 
@@ -37,9 +37,12 @@ _SUFFIXES = {
 }
 ENVIRONMENT_FILES = (
     *("uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock", "requirements.txt", "environment.yml", "environment.yaml"),
-    *("conda.yml", "conda.yaml", "Dockerfile", "pyproject.toml"),
+    *("conda.yml", "conda.yaml", "Dockerfile", "pyproject.toml", "setup.py", "setup.cfg"),
 )
 """Files that say which versions a run will have, the surest first."""
+
+_SETUP_SCRIPTS = ("setup*.sh", "install*.sh", "setup/*.sh")
+"""Scripts that install what a project needs."""
 
 _LEFT_OUT = frozenset(
     {"__pycache__", "node_modules", "site-packages", "dist-packages", "venv", "env", "build", "dist", "wandb", "runs"}
@@ -81,6 +84,8 @@ class Files:
 def kind_of(path: Path) -> FileKind | None:
     """What the file may be, by its name; a file without suffix is a shell script where its first line says so."""
     name = path.name
+    if name == "setup.cfg" and not _lists_requirements(path):
+        return None
     if name in ENVIRONMENT_FILES or (name.startswith(("requirements", "Dockerfile")) and path.suffix != ".py"):
         return FileKind.ENVIRONMENT
     if kind := _SUFFIXES.get(path.suffix.lower()):
@@ -94,6 +99,15 @@ def kind_of(path: Path) -> FileKind | None:
         if first.startswith(b"#!") and any(shell in first for shell in (b"sh\n", b"sh ", b"sh\r", b"bash", b"zsh")):
             return FileKind.SHELL
     return None
+
+
+def _lists_requirements(path: Path) -> bool:
+    """Whether a ``setup.cfg`` is a package's: many are only the settings of tools."""
+    try:
+        with opened(path) as file:
+            return b"install_requires" in file.read(_MAX_DATA_FILE)
+    except OSError:
+        return False
 
 
 def walk(folder: Path, excluded: Callable[[str], bool], problems: list[Skipped]) -> Iterator[tuple[Path, FileKind]]:
@@ -136,3 +150,5 @@ def environment_files(folders: Sequence[Path]) -> Iterator[Path]:
             path = folder / name
             if is_file(path):
                 yield path
+        for pattern in _SETUP_SCRIPTS:
+            yield from sorted(path for path in folder.glob(pattern) if is_file(path))

@@ -10,9 +10,9 @@ from gonogo.evidence.log.failure_log import FailureLog, span_of
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.rehearsal.chain import ChainedException, chain_of, chain_of_raised
 from gonogo.evidence.rehearsal.failures import failed_ranks, is_shortage
-from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Span
+from gonogo.finding.frame import Frame
 
 
 class Ended(msgspec.Struct, frozen=True):

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import ast
 from copy import copy
 from functools import cached_property
+
+import msgspec
 
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.config.model import ModelConfig
-from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.script.reachability import Reached, reached_from
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.training_arguments import Arguments
+
+
+class OffPath(msgspec.Struct, frozen=True, eq=False):
+    """An import of a module that lies in a folder of the project on which the launch's Python doesn't look."""
+
+    name: str
+    folder: str
+    script: Script
+    node: ast.Import | ast.ImportFrom
+    surely: bool
+    """Nothing that the files leave open could put it there."""
 
 
 class Run:
@@ -30,6 +44,7 @@ class Run:
         arguments: Arguments | None = None,
         scripts: tuple[Script, ...] = (),
         model: ModelConfig | None = None,
+        off_path: tuple[OffPath, ...] = (),
     ) -> None:
 
         self.environment = environment
@@ -41,6 +56,7 @@ class Run:
         self.arguments = arguments or Arguments.unknown()
         self.scripts = scripts
         self.model = model
+        self.off_path = off_path
         self._said: dict[tuple[bytes, ...], bool] = {}
 
     def says(self, *words: bytes) -> bool:

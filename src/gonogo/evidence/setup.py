@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.paths import opened
 from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 

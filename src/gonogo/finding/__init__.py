@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
     from gonogo.finding.failure import FailureFacts
-    from gonogo.finding.guarded_run import GuardedRun
+    from gonogo.finding.guarded_run import GuardedRunSummary
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
     from gonogo.finding.rehearsal import Rehearsal
@@ -153,7 +153,7 @@ class Report(msgspec.Struct, frozen=True):
     log: Logs | None = None
     environment: EnvironmentFacts | None = None
     bisection: Bisection | None = None
-    guarded_run: GuardedRun | None = None
+    guarded_run: GuardedRunSummary | None = None
     plan: Plan | None = None
     cure: Cure | None = None
     notes: tuple[Text, ...] = ()

@@ -22,7 +22,7 @@ class TrialOutcome(msgspec.Struct, frozen=True):
     """By plan's roofline: it compares, and is no promise."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class CureStep(msgspec.Struct, frozen=True):
     """One change that the cure is made of."""
 
     hazard: str
@@ -71,7 +71,7 @@ class Cure(msgspec.Struct, frozen=True):
     variables: dict[str, str]
     command: tuple[str, ...] | None
     """What to launch instead of a command that was typed; None where the command stays."""
-    steps: tuple[Step, ...]
+    steps: tuple[CureStep, ...]
     tried: tuple[Tried, ...]
     alternatives: tuple[Alternative, ...]
     rehearsals: int

@@ -10,7 +10,7 @@ import msgspec
 from gonogo.finding.rehearsal import Operand
 
 
-class Death(msgspec.Struct, frozen=True):
+class DeathSummary(msgspec.Struct, frozen=True):
     """How the rank that failed first ended."""
 
     rank: int
@@ -32,7 +32,7 @@ class Wait(msgspec.Struct, frozen=True):
     function: str | None = None
 
 
-class Standstill(msgspec.Struct, frozen=True):
+class StandstillSummary(msgspec.Struct, frozen=True):
     """A collective for which ranks wait, and those that have not come to it."""
 
     seconds: float
@@ -43,7 +43,7 @@ class Standstill(msgspec.Struct, frozen=True):
     ranks: tuple[Wait, ...]
 
 
-class Stall(msgspec.Struct, frozen=True):
+class StallSummary(msgspec.Struct, frozen=True):
     """A time in which a rank did not get on; ``ended`` where it went on by itself."""
 
     rank: int
@@ -58,7 +58,7 @@ class Stall(msgspec.Struct, frozen=True):
     function: str | None
 
 
-class ZeroState(msgspec.Struct, frozen=True, omit_defaults=True):
+class ZeroStateSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """A parameter that takes part in a failure, as ZeRO-3 has it; ``shape`` is the whole one."""
 
     parameter: str
@@ -68,7 +68,7 @@ class ZeroState(msgspec.Struct, frozen=True, omit_defaults=True):
     partition_elements: int = 0
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class GuardedFailure(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The exception that ended a rank."""
 
     kind: str
@@ -82,14 +82,14 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     module: str | None = None
     module_class: str | None = None
     operands: tuple[Operand, ...] = ()
-    zero: tuple[ZeroState, ...] = ()
+    zero: tuple[ZeroStateSummary, ...] = ()
     step: int = 0
     phase: str = "load"
     collectives: object = ()
     counts: dict[str, int] = {}
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class PlaceSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tensors of one sort that stand at one place, and where the DeepSpeed config says they should."""
 
     what: str
@@ -101,12 +101,12 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     expected: str | None = None
 
 
-class Census(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class CensusSummary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Where a rank's state stood before the first step or after it."""
 
     kind: str
     time: float
-    places: tuple[Place, ...] = ()
+    places: tuple[PlaceSummary, ...] = ()
     moment: str = "start"
     zero_stage: int = 0
     offload_parameters: str = "none"
@@ -127,7 +127,7 @@ class GuardFault(msgspec.Struct, frozen=True):
     message: str
 
 
-class Rank(msgspec.Struct, frozen=True):
+class GuardedRankSummary(msgspec.Struct, frozen=True):
     """One rank."""
 
     rank: int
@@ -144,8 +144,8 @@ class Rank(msgspec.Struct, frozen=True):
     host_peak_bytes: int
     gpu_peak_reserved_bytes: int
     gpu_peak_used_bytes: int
-    failure: Failure | None
-    census: Census | None
+    failure: GuardedFailure | None
+    census: CensusSummary | None
     stalls: int
     warnings: object
     nonfinite: object
@@ -172,7 +172,7 @@ class StepsOverTime(msgspec.Struct, frozen=True):
     gpu_capacity: int = 0
 
 
-class GuardedRun(msgspec.Struct, frozen=True):
+class GuardedRunSummary(msgspec.Struct, frozen=True):
     """A guarded run."""
 
     folder: str
@@ -183,11 +183,11 @@ class GuardedRun(msgspec.Struct, frozen=True):
     started: float
     seconds: float | None
     steps: int
-    first_failed: Death | None
-    standstill: Standstill | None
-    ranks: tuple[Rank, ...]
+    first_failed: DeathSummary | None
+    standstill: StandstillSummary | None
+    ranks: tuple[GuardedRankSummary, ...]
     missing_ranks: tuple[int, ...]
     launches: object
-    stalled: tuple[Stall, ...] = ()
+    stalled: tuple[StallSummary, ...] = ()
     over_time: StepsOverTime | None = None
     """For the picture; the JSON leaves it out, as the folder has the records."""

@@ -35,7 +35,7 @@ class Rollout(msgspec.Struct, frozen=True):
     """Of generating, by estimate, with the weights' way to the engine."""
 
 
-class Strategy(msgspec.Struct, frozen=True, kw_only=True):
+class StrategySummary(msgspec.Struct, frozen=True, kw_only=True):
     """A way to train it on these accelerators. ``band`` is how far the memory may be off, as a share of it."""
 
     strategy: str
@@ -65,7 +65,7 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True):
     rollout: Rollout | None = None
 
 
-class Solution(Strategy, frozen=True, kw_only=True):
+class SolutionSummary(StrategySummary, frozen=True, kw_only=True):
     """A strategy with what ``--solve`` found for it; ``at_limit`` where more was not tried."""
 
     solved: int
@@ -74,7 +74,7 @@ class Solution(Strategy, frozen=True, kw_only=True):
     nodes: int
 
 
-class TooLarge(Strategy, frozen=True, kw_only=True):
+class TooLarge(StrategySummary, frozen=True, kw_only=True):
     """A strategy that does not fit, with what would make it fit."""
 
     shortfall: Text
@@ -111,7 +111,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     generations: int = 0
     solve: str = ""
     """What was asked for: ``seq-len``, ``micro-batch``, ``gpus``, ``generations``, or nothing."""
-    fitting: tuple[Strategy, ...]
+    fitting: tuple[StrategySummary, ...]
     too_large: tuple[TooLarge, ...]
     seconds: float
     tokens: int = 0

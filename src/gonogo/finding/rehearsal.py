@@ -5,24 +5,32 @@ Fields that are ``object`` are facts that only the JSON shows, as the rank recor
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from gonogo.finding.as_run import AsRun
-from gonogo.finding.divergence import Divergence, Frame
+from gonogo.finding.divergence import Divergence
+from gonogo.finding.frame import Frame
+
+Phase = Literal[
+    "load", "init", "generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate", "save", "exit"
+]
 
 
 class Operand(msgspec.Struct, frozen=True):
-    """A tensor that the operator which failed was given; ``kind`` is what it is in the training."""
+    """A tensor argument of an operator, with its ``name`` in the operator's schema and its ``shape`` at the call."""
 
     name: str
     device: str
     dtype: str
     shape: tuple[int, ...]
-    parameter: str | None
-    kind: str
+    parameter: str | None = None
+    """Full name of the parameter or buffer it is (or is a view, gathered copy or gradient of)."""
+    kind: Literal["parameter", "buffer", "gradient", "optimizer", "input", "activation", "unknown"] = "unknown"
 
 
-class Failure(msgspec.Struct, frozen=True):
+class FailureSummary(msgspec.Struct, frozen=True):
     """The exception that ended a rank."""
 
     type: str
@@ -44,16 +52,17 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class ModuleBytes(msgspec.Struct, frozen=True):
-    """What a module holds at a device's peak."""
+    """Bytes live at the peak that were allocated while this module ran (or that are its parameters)."""
 
     module: str
     bytes: int
 
 
 class ModuleMemory(msgspec.Struct, frozen=True):
-    """What the ``count`` modules of one place hold at a peak; ``module`` has ``*`` for the numbers of lists.
+    """What the modules of one place in a model hold at the peak, and which categories it is.
 
-    An empty ``module`` is what belongs to none.
+    ``module`` is their path, with ``*`` for the numbers of a list, whose modules stand together: ``count`` of them.
+    Empty: outside any module.
     """
 
     module: str
@@ -67,9 +76,9 @@ class ModuleMemory(msgspec.Struct, frozen=True):
 
 
 class PhaseMemory(msgspec.Struct, frozen=True):
-    """The most that a device held in a phase, and how that was divided."""
+    """The most that was live in a phase, whenever it was entered, and how that was divided."""
 
-    phase: str
+    phase: Phase
     bytes: int
     by_category: dict[str, int]
 
@@ -98,26 +107,31 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class MemoryTimeline(msgspec.Struct, frozen=True):
-    """A device's memory over time, in points, each the highest moment of a stretch of ``allocations`` allocations.
+    """Memory of one device over a program's life, in points: each is the highest moment of a stretch.
 
-    ``by_category`` and ``reserved`` are bytes; ``reached_by``, ``modules``,
-    ``operators`` and ``places`` (``FILE:LINE FUNCTION``) say which allocation was the last of it.
+    A stretch is :attr:`allocations` allocations long. All columns have one entry a point, in the order of time.
     """
 
     device: str
     allocations: int
     by_category: dict[str, tuple[int, ...]]
+    """Bytes; together the most that was held in the stretch. What never held anything is left out."""
     reserved: tuple[int, ...]
-    phases: tuple[str, ...]
+    """Bytes that the caching allocator had taken by then; zeros for the host."""
+    phases: tuple[Phase, ...]
     steps: tuple[int, ...]
     reached_by: tuple[str, ...]
+    """The category of the allocation that reached it."""
     modules: tuple[str, ...]
+    """Its module; empty: outside any."""
     operators: tuple[str, ...] = ()
+    """Its operator, as ``aten.mm.default``."""
     places: tuple[str, ...] = ()
+    """``FILE:LINE FUNCTION`` that asked for it: the innermost frame that is not torch's; empty where there is none."""
 
 
 class CollectiveTotal(msgspec.Struct, frozen=True):
-    """How often an operator ran, and the bytes that the rank put in."""
+    """How often a collective ran, and how many bytes this rank put in."""
 
     operator: str
     count: int
@@ -133,15 +147,17 @@ class Collectives(msgspec.Struct, frozen=True):
 
 
 class Assumption(msgspec.Struct, frozen=True):
-    """What was taken for a value that no rehearsal can know, where and how often."""
+    """Something that could not be known without real values, and what was taken instead."""
 
     what: str
     where: str
-    count: int
+    """``file:line`` of the innermost frame of the program."""
+    count: int = 1
     what_zh: str = ""
+    """:attr:`what` in Chinese; empty where it was written by an older gonogo."""
 
 
-class Unsupported(msgspec.Struct, frozen=True):
+class NotRehearsed(msgspec.Struct, frozen=True):
     """What could not be rehearsed."""
 
     what: str
@@ -150,7 +166,20 @@ class Unsupported(msgspec.Struct, frozen=True):
     why_zh: str = ""
 
 
-class Rank(msgspec.Struct, frozen=True):
+class Obligation(msgspec.Struct, frozen=True):
+    """One thing that has to be so for a failure in the rehearsal to be the real run's, and whether it is."""
+
+    name: str
+    """``packages``, ``python``, ``missing`` ...: :data:`gonogo.hazards.obligations.NAMES`."""
+    met: bool
+    needed: bool
+    """Whether what explains the failure hangs on it."""
+    shown: str
+    """What shows that it is met; or what it lacks, and what to do."""
+    shown_zh: str
+
+
+class RehearsedRank(msgspec.Struct, frozen=True):
     """One rank that was run. ``peak_…`` without a device are of its own device."""
 
     rank: int
@@ -173,13 +202,15 @@ class Rank(msgspec.Struct, frozen=True):
     devices: tuple[Device, ...]
     collectives: Collectives
     assumptions: tuple[Assumption, ...]
-    unsupported: tuple[Unsupported, ...]
+    unsupported: tuple[NotRehearsed, ...]
     unused_parameters: tuple[str, ...]
     parameters_without_gradient: tuple[str, ...]
     left_on_cpu: object
-    failure: Failure | None
+    failure: FailureSummary | None
     events: tuple[str, ...]
     as_run: AsRun | None = None
+    certificate: tuple[Obligation, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Of a rank that failed; not set for others."""
     host_modules: tuple[ModuleMemory, ...] = ()
     """Of the peak of host memory; see :attr:`Device.modules`."""
     timelines: tuple[MemoryTimeline, ...] = ()
@@ -214,4 +245,4 @@ class Rehearsal(msgspec.Struct, frozen=True):
     host_per_node: NodeMemory | None
     versions: dict[str, str]
     divergence: Divergence | None
-    ranks: tuple[Rank, ...]
+    ranks: tuple[RehearsedRank, ...]

@@ -47,9 +47,12 @@ CATEGORIES = {
     "activations": Text("activations", "激活"),
     "communication": Text("communication", "通信"),
     "temporary": Text("temporary", "临时"),
+    "workspace": Text("cuBLAS workspace", "cuBLAS 工作区"),
     "rollout": Text("rollout engine", "rollout 引擎"),
 }
 """What memory holds."""
+ONLY_WHERE_HELD = ("workspace", "rollout")
+"""Categories that a table names only where they hold something."""
 
 
 def size(count: float) -> str:

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gonogo.check.static_findings import StaticFindings
-from gonogo.diagnose.findings import findings_in_log
 from gonogo.evidence.guarded.as_rehearsal import as_rehearsal
 from gonogo.evidence.guarded.ends import Death, log_of, roots, went_well
-from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rank_ends import ended_in_record
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.finding import Certainty, Finding, Severity, Span, best_first
-from gonogo.hazards.explained import Places
 from gonogo.hazards.index import all_hazards
-from gonogo.hazards.merge import merge_findings
-from gonogo.rehearse.findings import fallback_findings, findings_in_record
+from gonogo.judge.explained import Places
+from gonogo.judge.log_findings import findings_in_log
+from gonogo.judge.merge import merge_findings
+from gonogo.judge.rehearsal_findings import fallback_findings, findings_in_record
 
 
 def findings_in_guarded_run(run: GuardedRun) -> tuple[Finding, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.patching.after_import import after_import
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings
 from gonogo.evidence.guarded.ends import interrupted, roots, unseen
-from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding import Finding, Report, Skipped, Text, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.guard.findings import findings_in_guarded_run, findings_with_files
 from gonogo.guard.summary import guarded_summary
-from gonogo.rehearse.summary import seen_from
+from gonogo.judge.rehearsal_summary import seen_from
 
 _NO_RANK = Skipped(
     Text("the training", "训练"),

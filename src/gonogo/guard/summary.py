@@ -8,19 +8,22 @@ from collections.abc import Iterator
 import msgspec
 
 from gonogo.evidence.guarded.ends import Death, deaths, exception_of, name_of_signal, roots
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.standstill import Standstill, standstill
 from gonogo.evidence.guarded.whereabouts import own_frame
 from gonogo.finding import guarded_run
-from gonogo.guard.over_time import steps_over_time
+from gonogo.finding.guarded_run import RankSteps, StepsOverTime
+
+_POINTS, _FIGURES = 400, 24_000
+"""The most stretches, and the most figures of a kind in all: a page of a thousand ranks has to stay small."""
 
 
-def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRun:
+def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRunSummary:
     """The run as a report tells it: how each rank ended, what it held, where it stood."""
     ended = {death.rank: death for death in deaths(run)}
     first = next(iter(roots(run)), None)
     still = standstill(run)
-    return guarded_run.GuardedRun(
+    return guarded_run.GuardedRunSummary(
         folder=run.folder,
         command=tuple(run.command),
         exit_status=run.exit_status,
@@ -39,8 +42,8 @@ def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRun:
     )
 
 
-def _death(death: Death) -> guarded_run.Death:
-    return guarded_run.Death(
+def _death(death: Death) -> guarded_run.DeathSummary:
+    return guarded_run.DeathSummary(
         rank=death.rank,
         how=death.how,
         time=death.time,
@@ -50,7 +53,7 @@ def _death(death: Death) -> guarded_run.Death:
     )
 
 
-def _standstill(still: Standstill) -> guarded_run.Standstill:
+def _standstill(still: Standstill) -> guarded_run.StandstillSummary:
     rows = []
     for rank, seen in sorted(still.seen.items()):
         pending = seen.pending
@@ -69,7 +72,7 @@ def _standstill(still: Standstill) -> guarded_run.Standstill:
             )
         )
     rows += [guarded_run.Wait(rank, "silent") for rank in still.silent if rank not in still.seen]
-    return guarded_run.Standstill(
+    return guarded_run.StandstillSummary(
         seconds=round(still.seconds, 1),
         median_step=round(still.median, 3),
         operator=still.call.operator if still.call is not None else None,
@@ -79,7 +82,7 @@ def _standstill(still: Standstill) -> guarded_run.Standstill:
     )
 
 
-def _stalls(rank: GuardedRank) -> Iterator[guarded_run.Stall]:
+def _stalls(rank: GuardedRank) -> Iterator[guarded_run.StallSummary]:
     """Each of a rank's stalls once, as it was written last."""
     last = {(stall.step, stall.phase): stall for stall in rank.stalls}
     ended = {resumed.step: resumed.seconds for resumed in rank.resumed}
@@ -87,7 +90,7 @@ def _stalls(rank: GuardedRank) -> Iterator[guarded_run.Stall]:
         pending = next((call for call in reversed(stall.collectives) if not call.returned), None)
         frames = pending.frames if pending is not None else stall.threads[0].frames if stall.threads else ()
         at = own_frame(frames)
-        yield guarded_run.Stall(
+        yield guarded_run.StallSummary(
             rank=rank.rank,
             step=step,
             phase=phase,
@@ -100,11 +103,11 @@ def _stalls(rank: GuardedRank) -> Iterator[guarded_run.Stall]:
         )
 
 
-def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_run.Rank:
+def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_run.GuardedRankSummary:
     start = rank.start
     raised = exception_of(rank)
     census = rank.censuses[-1] if rank.censuses else None
-    return guarded_run.Rank(
+    return guarded_run.GuardedRankSummary(
         rank=rank.rank,
         local_rank=start.local_rank if start is not None else None,
         host=start.host if start is not None else None,
@@ -119,8 +122,8 @@ def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_ru
         host_peak_bytes=max((step.host_bytes for step in rank.steps), default=0),
         gpu_peak_reserved_bytes=max((step.gpu_reserved for step in rank.steps), default=0),
         gpu_peak_used_bytes=max((step.gpu_used for step in rank.steps), default=0),
-        failure=msgspec.convert(msgspec.to_builtins(raised), guarded_run.Failure | None),
-        census=msgspec.convert(msgspec.to_builtins(census), guarded_run.Census | None),
+        failure=msgspec.convert(msgspec.to_builtins(raised), guarded_run.GuardedFailure | None),
+        census=msgspec.convert(msgspec.to_builtins(census), guarded_run.CensusSummary | None),
         stalls=len(rank.stalls),
         warnings=rank.warnings,
         nonfinite=rank.nonfinite,
@@ -142,3 +145,28 @@ def outcome_of(run: GuardedRun, rank: GuardedRank, death: Death | None) -> str:
 def _seconds_per_step(rank: GuardedRank) -> float | None:
     lengths = [step.seconds for step in rank.steps for _ in range(min(step.steps, 1000)) if step.seconds]
     return round(statistics.median(lengths), 4) if lengths else None
+
+
+def steps_over_time(run: GuardedRun) -> StepsOverTime | None:
+    """What each rank's steps took and held; None where none was made."""
+    ranks = [rank for rank in run.ranks if rank.steps]
+    last = max((rank.steps[-1].step for rank in ranks), default=0)
+    if last < 2:
+        return None
+    width = -(-last // max(16, min(_POINTS, _FIGURES // len(ranks))))
+    capacity = max(step.gpu_total for rank in ranks for step in rank.steps)
+    return StepsOverTime(width, tuple(_in_stretches(rank, width, -(-last // width)) for rank in ranks), capacity)
+
+
+def _in_stretches(rank: GuardedRank, width: int, stretches: int) -> RankSteps:
+    """The highest figures of each stretch; a record of several steps tells of each stretch that it reaches into."""
+    seconds: list[float | None] = [None] * stretches
+    gpu: list[int | None] = [None] * stretches
+    host: list[int | None] = [None] * stretches
+    for step in rank.steps:
+        first, last = max(step.step - max(step.steps, 1), 0), max(step.step - 1, 0)
+        for at in range(first // width, min(last // width + 1, stretches)):
+            seconds[at] = max(seconds[at] or 0.0, round(max(step.slowest, step.seconds), 4))
+            gpu[at] = max(gpu[at] or 0, step.gpu_reserved)
+            host[at] = max(host[at] or 0, step.host_bytes)
+    return RankSteps(rank.rank, tuple(seconds), tuple(gpu), tuple(host))

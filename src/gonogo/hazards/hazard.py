@@ -10,18 +10,18 @@ from msgspec import UNSET, UnsetType
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError, span_of
 from gonogo.evidence.log.line import LogLine
-from gonogo.evidence.rehearsal.divergence import Side
 from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
+from gonogo.finding.divergence import Side
 from gonogo.hazards.page import HazardPage
 from gonogo.hazards.refusal import Refusal
 
 if TYPE_CHECKING:  # what `gonogo check` reads; the other commands do without
     from gonogo.evidence.config.deepspeed import DeepSpeedConfig
     from gonogo.evidence.environment.environment import Environment
-    from gonogo.evidence.guarded.run import GuardedRun
+    from gonogo.evidence.guarded.guarded_run import GuardedRun
     from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
     from gonogo.evidence.script.script import Script
@@ -90,6 +90,10 @@ class Hazard:
     consequence: bool = False
     """True where the log shows the same when another rank or an earlier fault brought it about: such a fault wins, and
     this one stays possible beside it, or beside a hazard that it yields to."""
+
+    needs: tuple[str, ...] | None = None
+    """The obligations that a certain finding in a rehearsal hangs on; None: by how it judges
+    (:func:`gonogo.hazards.obligations.obligations_of`)."""
 
     def __init__(self, page: HazardPage) -> None:
         """Raises UserError where the page's head does not fit :attr:`declares`."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.field import Field
-from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.record import RehearsalRecord

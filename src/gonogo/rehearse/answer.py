@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -12,19 +12,20 @@ from msgspec.structs import replace
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.evidence.rank_ends import ended_in_record
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
-from gonogo.finding import Finding, Report, Severity, Skipped, Text, verdict_of
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
-from gonogo.hazards.explained import Places
-from gonogo.hazards.merge import merge_findings
+from gonogo.judge.explained import Places
+from gonogo.judge.merge import merge_findings
+from gonogo.judge.rehearsal_findings import findings_in_rehearsal
+from gonogo.judge.rehearsal_summary import rehearsal_summary, seen_from
 from gonogo.rehearse import run
 from gonogo.rehearse.disproved import RehearsalEvidence
-from gonogo.rehearse.findings import findings_in_rehearsal
+from gonogo.rehearse.limits.certificate import certificate_line
 from gonogo.rehearse.packages.environment_hint import other_versions_pinned
 from gonogo.rehearse.prepared.provided_files import in_prepared_environment
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.summary import rehearsal_summary, seen_from
 
 _ENDED = {
     "raised": Text("the program raised an exception before reaching it", "程序在此之前抛出了异常"),
@@ -100,18 +101,32 @@ def rehearsal_report(
     places = Places(files.sources, files.base, files.packages)
     unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _as_it_is
     findings = merge_findings(seen, files.findings, ended_in_record(record), places, unseen=unseen)
+    verdict = verdict_of(findings, complete=_is_complete(record))
     return Report(
         command="rehearse",
-        verdict=verdict_of(findings, complete=_is_complete(record)),
+        verdict=verdict,
         findings=findings,
-        covered=(*_covered(record), *files.covered),
+        covered=(*_covered(record, folder), *files.covered),
         skipped=(
             *_skipped(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder),
             *files.skipped,
         ),
         rehearsal=rehearsal_summary(record, folder),
-        notes=tuple(Text(*note) for note in record.notes),
+        notes=(*_proof(record, findings, verdict), *(Text(*note) for note in record.notes)),
     )
+
+
+def _proof(record: RehearsalRecord, findings: Sequence[Finding], verdict: Verdict) -> Iterator[Text]:
+    """Why a NO-GO that a rank's failure makes can't be this machine's: one line."""
+    certain = {
+        rank
+        for finding in findings
+        if finding.severity is Severity.ERROR and finding.certainty is Certainty.CERTAIN
+        for rank in finding.ranks
+    }
+    lines = (certificate_line(rank.certificate) for rank in record.ranks if rank.rank in certain)
+    if verdict is Verdict.NO_GO and (line := next((one for one in lines if one is not None), None)) is not None:
+        yield line
 
 
 def _as_it_is(finding: Finding) -> Finding:
@@ -172,7 +187,7 @@ def _names(phases: list[Phase]) -> Text:
     return Text(", ".join(name.en for name in names), "、".join(name.zh for name in names))
 
 
-def _covered(record: RehearsalRecord) -> Iterator[Text]:
+def _covered(record: RehearsalRecord, folder: str) -> Iterator[Text]:
     """What each rank went through, ranks that went through the same together; and that they were compared."""
     alike: dict[Text, list[int]] = {}
     for rank in record.ranks:
@@ -180,6 +195,13 @@ def _covered(record: RehearsalRecord) -> Iterator[Text]:
             alike.setdefault(_went(rank), []).append(rank.rank)
     for went, ranks in alike.items():
         yield Text("{ranks}: {went}", "{ranks}：{went}").format(ranks=ranks_text(ranks), went=went)
+    for one in dict.fromkeys(led for rank in record.ranks for led in rank.led):
+        yield Text(
+            "{place}: `{test}`, with {counter} set from {before:,} to {value:,}",
+            "{place}：`{test}`，将 {counter} 由 {before:,} 设为 {value:,}",
+        ).format(
+            place=_seen_place(one.place, folder), test=one.text, counter=one.counter, before=one.before, value=one.value
+        )
     for rank in record.ranks:
         if rank.workers:
             yield Text("Ray: {workers}", "Ray：{workers}").format(workers=", ".join(rank.workers))
@@ -189,6 +211,11 @@ def _covered(record: RehearsalRecord) -> Iterator[Text]:
             "{ranks} compared with each other at each of {calls:,} collective calls",
             "{ranks} 在 {calls:,} 次集合通信中逐次相互比较",
         ).format(ranks=ranks_text(rank.rank for rank in record.ranks), calls=calls)
+
+
+def _seen_place(place: str, folder: str) -> str:
+    path, _, line = place.rpartition(":")
+    return f"{seen_from(folder, path)}:{line}"
 
 
 def _is_compared(record: RehearsalRecord) -> bool:
@@ -219,6 +246,10 @@ _STARTED_BY_PROGRAM = Text(
 def _skipped(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
     for rank in record.ranks:
         yield from _skipped_by(rank, explained, folder)
+    for cut in dict.fromkeys(cut for rank in record.ranks for cut in rank.cut):
+        path, colon, rest = cut.what.partition(":")
+        shown = f"{seen_from(folder, path)}{colon}{rest}" if os.path.isabs(path) else cut.what
+        yield Skipped(Text(shown, cut.what_zh.replace(path, seen_from(folder, path), 1)), Text(cut.why, cut.why_zh))
     run = {rank.rank for rank in record.ranks}
     if others := [rank for rank in range(record.world_size) if rank not in run]:
         yield Skipped(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Report, Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.words import size

@@ -11,9 +11,9 @@ from packaging.version import InvalidVersion, Version
 from gonogo.check.static_findings import StaticFindings
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.rehearsal.conditions import guards_of
-from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Certainty, Finding, Severity, Span, Text
+from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import ranks_text
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards

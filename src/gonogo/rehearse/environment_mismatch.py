@@ -15,13 +15,13 @@ from pathlib import Path
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.paths import exists, folders_upward, is_file, resolved
 from gonogo.evidence.rehearsal.chain import chain_of
-from gonogo.evidence.rehearsal.failures import REFUSED_CALL, class_of, last_outside_torch
-from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord, Unsupported
+from gonogo.evidence.rehearsal.failures import REFUSED_CALL, last_outside_torch
+from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.nightly_torch import asks_for_nightly_torch
@@ -112,15 +112,16 @@ def declared_requirements(folder: Path, environment: Path | None = None) -> Requ
     ``environment`` is a file that the user named; it goes first. What can't be read asks for nothing.
     """
     asked = Requirements()
-    for path in ([environment] if environment is not None else []) + list(_files(folder)):
+    for path in ([environment] if environment is not None else []) + list(project_files(folder)):
         for name, specifier, address in _read_requirements(path):
             if address and name not in asked:
                 asked.addresses[name] = address
-            asked.setdefault(name, (specifier, _display_path(path)))
+            asked.setdefault(name, (specifier, display_path(path)))
     return asked
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def project_files(folder: Path) -> Iterator[Path]:
+    """The files by which a project says what it needs: in its folder and those above, up to the repository's root."""
     found = 0
     for place in folders_upward(folder, outside=True):
         named = [place / name for name in _NAMES]
@@ -130,7 +131,8 @@ def _files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _display_path(path: Path) -> str:
+def display_path(path: Path) -> str:
+    """The path as it is seen from the current folder."""
     try:
         return str(resolved(path).relative_to(Path.cwd()))
     except ValueError:
@@ -159,21 +161,9 @@ def _specifier(text: str) -> SpecifierSet:
         return SpecifierSet()
 
 
-def mark_environment_failures(record: RehearsalRecord, environment: Path | None = None) -> None:
-    """Have ranks that failed for want of the run's own packages be told as not rehearsed, with what to do."""
-    failed = [rank for rank in record.ranks if rank.failure is not None and rank.outcome == "raised"]
-    if not failed:
-        return
-    asked = declared_requirements(Path(record.cwd), environment)
-    for rank in failed:
-        assert rank.failure is not None
-        why = _explain(rank.failure, asked, rank.versions, record)
-        if why is not None:
-            rank.outcome = "unsupported"
-            frame = rank.failure.innermost("user") or rank.failure.innermost("library")
-            where = f"{frame.path}:{frame.line}" if frame is not None else "unknown"
-            text, file = why
-            rank.unsupported.append(Unsupported(_first_line(rank.failure), where, text.en, text.zh, file))
+def why_of_packages(rank: RankRecord, asked: Requirements, record: RehearsalRecord) -> tuple[Text, str] | None:
+    """What the packages here lack of those that the run asks for, as the failure words it, and the file with them."""
+    return None if rank.failure is None else _explain(rank.failure, asked, rank.versions, record)
 
 
 def missing_packages(failure: Failure) -> list[str]:
@@ -191,10 +181,6 @@ def suggested_packages(failure: Failure, record: RehearsalRecord) -> list[str]:
 def unavailable_packages(failure: Failure, record: RehearsalRecord) -> list[str]:
     """Those of :func:`missing_packages` that the rehearsal did not have."""
     return [name for name in missing_packages(failure) if not _rehearsed_version(name, record)]
-
-
-def _first_line(failure: Failure) -> str:
-    return f"{class_of(failure)}: {failure.message.strip().partition(chr(10))[0][:160]}".removesuffix(": ")
 
 
 def _explain(
@@ -218,13 +204,13 @@ def _explain(
         ):
             return _NOBODY_SAYS.format(package=name), ""
     if _concerns("torch", failure, said) and (page := asks_for_nightly_torch(Path(record.cwd))) is not None:
-        return _NIGHTLY.format(file=_display_path(page), have=f"torch {versions.get('torch', '')}".rstrip()), ""
+        return _NIGHTLY.format(file=display_path(page), have=f"torch {versions.get('torch', '')}".rstrip()), ""
     if not _API.search(said):
         return None
     others = []
     for name, (specifier, file) in asked.items():
         have = versions.get(name) or _rehearsed_version(name, record)
-        if have and _excludes(have, specifier):
+        if have and excludes(have, specifier):
             others.append({"file": file, "wanted": f"{name}{specifier}", "have": have})
             if _concerns(name, failure, said):
                 return _OTHER_VERSION.format(**others[-1], name=name), file
@@ -250,7 +236,7 @@ def _unlisted(said: str, asked: Requirements, folder: Path) -> str | None:
 
 def project_not_installed(package: str, file: Path) -> Text:
     """What to do where the project whose file that is isn't installed."""
-    return _ITSELF.format(package=package, file=_display_path(file), folder=_display_path(file.parent))
+    return _ITSELF.format(package=package, file=display_path(file), folder=display_path(file.parent))
 
 
 def is_project_module(module: str, folder: Path) -> bool:
@@ -267,7 +253,7 @@ def find_project_file(name: str, folder: Path) -> Path | None:
     """The file by which the project would be installed that a module or distribution of that name is of, or None."""
     first = name.partition(".")[0]
     own_name = re.compile(r"(?:^|[(,])\s*name\s*=\s*[\"']?([\w.-]+)", re.MULTILINE)
-    for path in _files(folder) if first else ():
+    for path in project_files(folder) if first else ():
         if path.name in ("pyproject.toml", "setup.py", "setup.cfg"):
             if any(exists(path.parent / below / first / "__init__.py") for below in ("", "src")):
                 return path
@@ -290,7 +276,8 @@ def distribution_of(module: str) -> str:
     return canonical(_OTHER_NAMES.get(module) or _OTHER_NAMES.get(first) or first)
 
 
-def _excludes(have: str, specifier: SpecifierSet) -> bool:
+def excludes(have: str, specifier: SpecifierSet) -> bool:
+    """Whether a version is surely none of those that a specifier allows."""
     try:
         return not specifier.contains(Version(have).public, prereleases=True)
     except InvalidVersion:

@@ -35,13 +35,13 @@ _NO_CHECKPOINT = Text(
     "它要从 {path} 恢复训练，本机该处没有 checkpoint，而目标机器上可能有：请把 checkpoint 复制到该处，或"
     "去掉恢复选项再排练（若是首次启动，真实训练也会出现同样的错误）",
 )
-_NO_SUCH_FILE = Text(
+NO_SUCH_FILE = Text(
     "{path} does not exist on this machine, but may on the target machine: copy it, or a few rows in the "
     "same format, to that path (gonogo prepare -- COMMAND generates what it can)",
     "{path} 不在本机，而运行所在的机器上可能有：请在该处放入它，或放入几行同样格式的数据或其副本"
     "（gonogo prepare -- 命令 会生成能生成的部分）",
 )
-_NO_PROGRAM = Text(
+NO_PROGRAM = Text(
     "the program {path} is not installed on this machine, but may be on the target machine: install it here too",
     "本机没有安装程序 {path}，而运行所在的机器上可能有：请在本机也安装它",
 )
@@ -62,11 +62,11 @@ def lies_elsewhere(failure: Failure, folder: Path) -> Text | None:
         return None
     path = _named(match)
     if failure.frames and os.path.basename(failure.frames[-1].path) == "subprocess.py":
-        return _NO_PROGRAM.format(path=path) if "/" not in path else None
+        return NO_PROGRAM.format(path=path) if "/" not in path else None
     whole = Path(os.path.normpath(folder / path))
     if os.path.lexists(whole):
         return None  # it is here: something else is wrong with it
-    return None if _came_with_the_project(whole, folder) else _NO_SUCH_FILE.format(path=path)
+    return None if came_with_the_project(whole, folder) else NO_SUCH_FILE.format(path=path)
 
 
 def _named(match: re.Match[str]) -> str:
@@ -80,7 +80,7 @@ def _holds_something(folder: Path) -> bool:
         return False
 
 
-def _came_with_the_project(path: Path, folder: Path) -> bool:
+def came_with_the_project(path: Path, folder: Path) -> bool:
     """Whether a path is of a file that is looked for in the project, and that its repository should have."""
     if not path.is_relative_to(folder):
         return False

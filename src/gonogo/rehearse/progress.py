@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gonogo.finding import Text
-from gonogo.virtual.ranks.plan import Progress
+from gonogo.virtual.protocol.plan import Progress
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gonogo.rehearse.viewers.requested_files import ViewerFiles
+from gonogo.rehearse.viewer_files import ViewerFiles
 
 
 @dataclass(frozen=True)

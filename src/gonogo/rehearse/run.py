@@ -18,23 +18,21 @@ from types import FrameType
 import msgspec
 
 from gonogo.confinement.confinement import Confinement, raise_if_ended
-from gonogo.confinement.words import ONLY_LANDLOCK, UNCONFINED
+from gonogo.confinement.messages import ONLY_LANDLOCK, UNCONFINED
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
-from gonogo.evidence.rehearsal.divergence import Divergence
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
+from gonogo.finding.divergence import Divergence
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.cache.lookup import CachedRehearsal, cached_rehearsal
-from gonogo.rehearse.confinement_failures import mark_confinement_failures
-from gonogo.rehearse.environment_mismatch import mark_environment_failures
-from gonogo.rehearse.launch.environment import in_environment, worker_environment
 from gonogo.rehearse.launch.launch import UNSTATED, Surroundings
-from gonogo.rehearse.launch.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.launch.self_launching import as_ranks, may_start_processes, started_by
 from gonogo.rehearse.launch.torch_installed import check_torch
+from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
+from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.rehearse.packages import PackageOverlay, packages_for
-from gonogo.rehearse.packages.version_mismatch import spare_differing
 from gonogo.rehearse.prepared.provided_files import (
     in_prepared_environment,
     note_on,
@@ -49,7 +47,7 @@ from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.synthetic_data_failures import set_data_apart
+from gonogo.rehearse.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep, keep_records
@@ -57,7 +55,7 @@ from gonogo.rehearse.workers.places import pool_for
 from gonogo.rehearse.workers.pool import NodeLost, Pool
 from gonogo.rehearse.workers.scratch import say_if_full, scratch_folder
 from gonogo.rehearse.workers.workers import Assignment
-from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
+from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 
 # What a launch script does before it launches takes seconds, a framework that imports all it has on a busy machine a
 # minute; one that takes longer waits for something.
@@ -86,7 +84,7 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         kept = cached_rehearsal(request, stated, overlay)
         raw = request.keep is not None or bool(request.viewers)
         if kept is not None and not raw and (record := kept.record()) is not None:
-            _mark_limits(record, request)
+            _apply_limits(record, request)
         else:
             record = _rehearsed(request, stated, overlay, kept, scratch, started, progress)
     record.shm_bytes = request.shm_bytes  # which an earlier one need not have had
@@ -96,11 +94,11 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
     return record
 
 
-def _mark_limits(record: RehearsalRecord, request: RehearsalRequest) -> None:
-    """What the packages and the data here have brought about is a limit of the rehearsal."""
-    mark_confinement_failures(record)
-    mark_environment_failures(record, request.environment)
-    set_data_apart(record, Path.cwd())
+def _apply_limits(record: RehearsalRecord, request: RehearsalRequest) -> None:
+    """What the packages, the data and the machine here may have brought about is a limit of the rehearsal."""
+    if any(rank.outcome in ("raised", "diverged") for rank in record.ranks):
+        whole = record.whole_environment
+        apply_limits(record, ProjectWorld.of(Path.cwd(), Path(record.cwd), request.environment, whole=whole))
 
 
 def _check_words(command: Sequence[str]) -> None:
@@ -162,14 +160,13 @@ def _rehearsed(
                 ranks_to_run(request.ranks, resolved.launch, machine)  # of one that it does not have after all
         notes += [*job.notes, *_on_confinement(confinement)]
         _say_if_the_disk_was_full(records, scratch)
-    spare_differing(records, overlay.differing)
     record = _record(request, resolved, machine, overlay, records, time.monotonic() - started)
     record.divergence = divergence
     record.notes += [(note.en, note.zh) for note in notes]
     record = variables.settled(record)
     if kept is not None:
         kept.keep(record)
-    _mark_limits(record, request)
+    _apply_limits(record, request)
     if request.keep is not None:
         with say_if_full(scratch):
             keep_records(request.keep, record, assignments, variables.redact)
@@ -399,5 +396,6 @@ def _record(
             for note in (*_default_accelerator(request, machine), *launch.notes, *overlay.notes, *note_on(Path.cwd()))
         ],
         laid_over={name: str(version) for name, version in overlay.versions.items()},
+        differing=list(overlay.differing),
         whole_environment=overlay.python is not None,
     )

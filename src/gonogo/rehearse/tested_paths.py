@@ -12,9 +12,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.missing_files import OF_THE_PROJECT
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 from typing import TextIO
 
-from gonogo.finding import Report, Text
+from msgspec.structs import replace
+
+from gonogo.finding import Applicability, Finding, Fix, Report, Text
 from gonogo.finding.errors import UserError
 
 PAGE_FORMATS = ("text", "json", "markdown")
@@ -44,7 +46,6 @@ def render(report: Report, format_name: str, language: str) -> str:
 
     Raises UserError for an unknown format.
     """
-    from gonogo.finding.redacted_report import without_secrets
 
     known_format(format_name, PACK)
     report = without_secrets(report)
@@ -84,8 +85,6 @@ def render(report: Report, format_name: str, language: str) -> str:
 def print_to(stream: TextIO, report: Report, format_name: str, language: str) -> None:
     """Print the report on a stream: with colour where it is a terminal that wants it (``NO_COLOR`` is obeyed)."""
     if format_name == "text" and stream.isatty():
-        from gonogo.finding.redacted_report import without_secrets
-
         _print_text(without_secrets(report), stream, language, width=None)
     else:
         stream.write(render(report, format_name, language))
@@ -97,3 +96,31 @@ def _print_text(report: Report, stream: TextIO, language: str, width: int | None
     from gonogo.report.text import print_report
 
     print_report(report, Page(stream, width=width, colour=colour_wanted(stream)), language)
+
+
+def without_secrets(report: Report) -> Report:
+    """The report with every secret in its text masked.
+
+    A fix whose edits have a secret in them is one for a person: edits are bytes to be written, which must be whole.
+    """
+    from gonogo.finding.redaction import redacted  # hundreds of patterns
+
+    findings = tuple(_without_edits(finding) for finding in report.findings)
+    return redacted(replace(report, findings=findings) if findings != report.findings else report)
+
+
+def _without_edits(finding: Finding) -> Finding:
+    fixes = tuple(
+        Fix(fix.title, Applicability.MANUAL, fix.diff)
+        if any(_has_secret(one.before, one.after) for one in fix.edits)
+        else fix
+        for fix in finding.fixes
+    )
+    return finding if fixes == finding.fixes else replace(finding, fixes=fixes)
+
+
+def _has_secret(*parts: bytes) -> bool:
+    from gonogo.finding.redaction import redact
+
+    texts = [part.decode("utf-8", "surrogateescape") for part in parts]
+    return any(redact(text) != text for text in texts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Text
-from gonogo.finding.guarded_run import Failure, GuardedRun, Rank
+from gonogo.finding.guarded_run import GuardedFailure, GuardedRankSummary, GuardedRunSummary
 from gonogo.finding.words import size
 from gonogo.report.table import Table, merged, short_place
 from gonogo.report.untrusted import clean_line
@@ -60,7 +60,7 @@ _WENT_ON = Text("continued", "自行恢复")
 _DID_NOT = Text("did not continue", "没有恢复")
 
 
-def guarded_summary(run: GuardedRun, language: str) -> str:
+def guarded_summary(run: GuardedRunSummary, language: str) -> str:
     """One line that says what was guarded: ``4 ranks on 1 host, 120 steps, 35.2 s, exit status 1``."""
     hosts, ranks = len(run.hosts), len(run.ranks)
     chinese = language == "zh"
@@ -77,7 +77,7 @@ def guarded_summary(run: GuardedRun, language: str) -> str:
     return ("，" if chinese else ", ").join(parts)
 
 
-def guarded_tables(run: GuardedRun, language: str) -> list[Table]:
+def guarded_tables(run: GuardedRunSummary, language: str) -> list[Table]:
     """All tables that the run has rows for, in the order of reading."""
     found = [
         _waits(run, language),
@@ -90,7 +90,7 @@ def guarded_tables(run: GuardedRun, language: str) -> list[Table]:
     return [table for table in found if table.rows]
 
 
-def _ends(run: GuardedRun, language: str) -> Table:
+def _ends(run: GuardedRunSummary, language: str) -> Table:
     rows = []
     on_gpus = any(rank.gpu_peak_reserved_bytes for rank in run.ranks)
     for rank in run.ranks:
@@ -113,7 +113,7 @@ def _ends(run: GuardedRun, language: str) -> Table:
     return Table(_HOW.in_language(language), columns, merged(rows), frozenset(range(3, 7)))
 
 
-def _outcome(rank: Rank, language: str) -> str:
+def _outcome(rank: GuardedRankSummary, language: str) -> str:
     kind, _, following = rank.outcome.partition(", ")
     text = _OUTCOMES[kind].format(signal=rank.signal or "?")
     failure = rank.failure
@@ -125,7 +125,7 @@ def _outcome(rank: Rank, language: str) -> str:
     return text.in_language(language) + said + (_FOLLOWING.in_language(language) if following else "")
 
 
-def _waits(run: GuardedRun, language: str) -> Table:
+def _waits(run: GuardedRunSummary, language: str) -> Table:
     still = run.standstill
     if still is None:
         return Table("", (), ())
@@ -145,7 +145,7 @@ def _waits(run: GuardedRun, language: str) -> Table:
     return Table(_WAITS.in_language(language), columns, merged(rows))
 
 
-def _stalls(run: GuardedRun, language: str) -> Table:
+def _stalls(run: GuardedRunSummary, language: str) -> Table:
     """Each time that a rank did not get on, and what it waited for; of a standstill, the table of it tells that."""
     rows = []
     for stall in run.stalled:
@@ -164,7 +164,7 @@ def _stalls(run: GuardedRun, language: str) -> Table:
     return Table(_STALLS.in_language(language), columns, merged(rows), frozenset({1, 2}))
 
 
-def _first_failure(run: GuardedRun) -> tuple[int, Failure] | None:
+def _first_failure(run: GuardedRunSummary) -> tuple[int, GuardedFailure] | None:
     first = run.first_failed
     if first is None:
         return None
@@ -172,7 +172,7 @@ def _first_failure(run: GuardedRun) -> tuple[int, Failure] | None:
     return (rank.rank, rank.failure) if rank is not None and rank.failure is not None else None
 
 
-def _operands(run: GuardedRun, language: str) -> Table:
+def _operands(run: GuardedRunSummary, language: str) -> Table:
     found = _first_failure(run)
     rows = []
     for operand in found[1].operands if found is not None else ():
@@ -191,7 +191,7 @@ def _operands(run: GuardedRun, language: str) -> Table:
     return Table(_OPERANDS.format(rank=rank).in_language(language), columns, tuple(rows))
 
 
-def _zero(run: GuardedRun, language: str) -> Table:
+def _zero(run: GuardedRunSummary, language: str) -> Table:
     found = _first_failure(run)
     rows = []
     for state in found[1].zero if found is not None else ():
@@ -206,7 +206,7 @@ def _zero(run: GuardedRun, language: str) -> Table:
     return Table(_ZERO.in_language(language), columns, tuple(rows))
 
 
-def _stands(run: GuardedRun, language: str) -> Table:
+def _stands(run: GuardedRunSummary, language: str) -> Table:
     """The census of the first rank that has one: the others' are in the JSON."""
     first = next(((rank.rank, rank.census.places) for rank in run.ranks if rank.census and rank.census.places), None)
     if first is None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
-from gonogo.finding.alike import group_alike
+from gonogo.finding.condensed import findings_of, notes_of, skipped_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
@@ -51,15 +51,18 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from ("", _plain(summary))
     if report.answer is not None:
         yield from ("", f"**{_plain(report.answer.sentence.in_language(language))}**")
-    for note in report.notes:
+    for note in notes_of(report):
         yield from ("", _plain(note.in_language(language)))
     for table in head_tables_of(report, language):
         yield from _table_lines(table)
-    for alike in group_alike(report.findings):
+    found, rest = findings_of(report)
+    for alike in found:
         yield from _finding_lines(alike.finding, language)
         if alike.others:
             yield from ("", f"{_plain(alike.heading(language))}{colon(language)}".rstrip(), "")
             yield from (f"- {_plain(place)}" for place in alike.places(language))
+    if rest is not None:
+        yield from ("", _plain(rest.in_language(language)))
     if report.clues:
         yield from ("", f"### {word('clues', language)}", "")
         yield from (f"- {_plain(said_of(clue, language))}" for clue in report.clues)
@@ -83,7 +86,7 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from (f"- {_plain(text.in_language(language))}" for text in report.covered)
     if report.skipped:
         yield from ("", f"### {word('skipped', language)}", "")
-        for skipped in report.skipped:
+        for skipped in skipped_of(report):
             what, why = skipped.what.in_language(language), skipped.why.in_language(language)
             yield f"- **{_plain(what)}**{colon(language)}{_plain(why)}"
 

@@ -14,6 +14,12 @@ from gonogo.finding.errors import UserError
 from gonogo.report import print_to, render
 from gonogo.report.atomic import write_atomically
 
+_SHOWN = Text("gonogo: shown in the browser: {path}", "gonogo：已在浏览器中打开：{path}")
+_NOT_SHOWN = Text(
+    "gonogo: no browser on this machine; open {path} on one that has a browser",
+    "gonogo：本机没有浏览器；请在有浏览器的机器上打开 {path}",
+)
+
 _CANNOT_WRITE = Text("--output {path}: {why}", "--output {path}：{why}")
 
 
@@ -49,10 +55,9 @@ def publish(report: Report, format_name: str, output: Path | None, language: str
 
 
 def _open(report: Report, written: Path | None, language: str) -> None:
-    from gonogo.report.html.browser import show
 
     try:
-        show(report, written, language)
+        show_in_browser(report, written, language)
     except OSError as error:
         raise UserError(
             Text("--open: can't write the page: {why}", "--open：无法写出页面：{why}").format(
@@ -109,3 +114,19 @@ def _write_atomically(path: Path, text: str) -> None:
             write_atomically(Path(os.path.realpath(path)), data)
     except OSError as error:
         raise UserError(_CANNOT_WRITE.format(path=path, why=error.strerror or error)) from error
+
+
+def show_in_browser(report: Report, written: Path | None, language: str) -> None:
+    """Open ``written``, the report's page; None: one that is made in a new folder, which stays for the browser.
+
+    On stderr it is said where it lies. Raises OSError where it can't be written.
+    """
+    import tempfile
+    import webbrowser
+
+    path = written
+    if path is None:
+        path = Path(tempfile.mkdtemp(prefix="gonogo-"), "report.html")
+        write_atomically(path, render(report, "html", language).encode("utf-8", "replace"))
+    opened = webbrowser.open(path.resolve().as_uri())
+    print((_SHOWN if opened else _NOT_SHOWN).format(path=path).in_language(language), file=sys.stderr)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gonogo.finding.ranks import ranks_text
-from gonogo.finding.rehearsal import Device, ModuleMemory, Rank, Rehearsal
-from gonogo.finding.words import CATEGORIES, size
+from gonogo.finding.rehearsal import Device, ModuleMemory, Rehearsal, RehearsedRank
+from gonogo.finding.words import CATEGORIES, ONLY_WHERE_HELD, size
 from gonogo.report.as_run import counted_range, tokens_of
 from gonogo.report.parts import parts_of, together
 from gonogo.report.table import Table, merged, short_place
@@ -62,7 +62,7 @@ def rehearsal_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     return [table for table in found if table.rows]
 
 
-def _devices(rehearsal: Rehearsal) -> Iterable[tuple[Rank, Device]]:
+def _devices(rehearsal: Rehearsal) -> Iterable[tuple[RehearsedRank, Device]]:
     for rank in rehearsal.ranks:
         for device in rank.devices:
             yield rank, device
@@ -88,7 +88,7 @@ def _when(phase: str, step: int, language: str) -> str:
     )
 
 
-def _peak_at(rank: Rank, device: Device, language: str) -> str:
+def _peak_at(rank: RehearsedRank, device: Device, language: str) -> str:
     """When the peak was reached, and how the rank ended where it did not complete."""
     when = _when(device.peak_phase, device.peak_step, language)
     comma = "，" if language == "zh" else ", "
@@ -118,8 +118,8 @@ def _memory(rehearsal: Rehearsal, language: str) -> Table:
 
 def _categories(rehearsal: Rehearsal, language: str) -> Table:
     shown, column = _device_columns(rehearsal, language)
-    has_engine = any(device.by_category.get("rollout") for _, device in _devices(rehearsal))
-    categories = [name for name in CATEGORIES if has_engine or name != "rollout"]
+    held_somewhere = {name for _, device in _devices(rehearsal) for name, count in device.by_category.items() if count}
+    categories = [name for name in CATEGORIES if name in held_somewhere or name not in ONLY_WHERE_HELD]
     rows = []
     for rank, device in _devices(rehearsal):
         held = device.by_category

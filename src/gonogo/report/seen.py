@@ -5,7 +5,7 @@ from __future__ import annotations
 from gonogo.finding import Report, Text
 from gonogo.finding.bisection import Bisection
 from gonogo.report.as_run import as_run_table
-from gonogo.report.environment import environment_tables
+from gonogo.report.environment_tables import environment_tables
 from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.rehearsal import rehearsal_summary, rehearsal_tables
 from gonogo.report.table import Table

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
-from gonogo.finding.alike import Alike, group_alike
+from gonogo.finding.alike import Alike
+from gonogo.finding.condensed import findings_of, notes_of, skipped_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.excerpt import print_excerpt
@@ -34,7 +35,7 @@ def print_report(report: Report, page: Page, language: str) -> None:
         page.line()
         page.table(table)
     # A log may admit many causes: the first is told in full, so that the answer fits a screen.
-    found = group_alike(report.findings)
+    found, rest = findings_of(report)
     in_full = 1 if report.log is not None else len(found)
     advised: set[tuple[object, ...]] = set()
     for finding, alike in ((one.finding, one) for one in found[:in_full]):
@@ -53,6 +54,9 @@ def print_report(report: Report, page: Page, language: str) -> None:
         page.line(Styled(f"{word('others', language)}{colon(language).rstrip()}", "bold"))
         for finding in others:
             _print_briefly(finding, page, language)
+    if rest is not None:
+        page.line()
+        page.line(Styled(_say(rest, language)))
     if report.similar:
         _print_similar(report.similar, page, language)
     if report.cure is not None:
@@ -82,7 +86,7 @@ def _print_verdict(report: Report, page: Page, language: str) -> None:
         page.line(Styled(summary))
     if report.answer is not None:
         page.line(Styled(_say(report.answer.sentence, language), "bold"))
-    for note in report.notes:
+    for note in notes_of(report):
         page.line(Styled(_say(note, language)))
 
 
@@ -185,6 +189,6 @@ def _print_coverage(report: Report, page: Page, language: str) -> None:
     if report.skipped:
         page.line()
         page.rule(word("skipped", language))
-        for skipped in report.skipped:
+        for skipped in skipped_of(report):
             what = (_say(skipped.what, language), "bold")
             page.line(Styled.assemble(what, colon(language), _say(skipped.why, language)))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import linecache
 import os
 import re
 import sys
 import threading
 import traceback
+import warnings
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -16,8 +20,10 @@ import torch
 from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.stack import OURS, frames_of_call, frames_of_traceback
+from gonogo.virtual.stack import OURS, frames_of_call, frames_of_traceback, owner_of
 from gonogo.virtual.tensor import VirtualTensor
+
+_ANOMALY_FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 
 _META_TYPE = re.compile(r"\bMeta(\w+)Type\b")
 
@@ -188,3 +194,42 @@ def stack_of_main_thread() -> tuple[Frame, ...]:
     """Where the main thread is now."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
     return frames_of_call(frame) if frame is not None else ()
+
+
+class AutogradOrigin:
+    """What autograd says in a run that repeats a failed one."""
+
+    def __init__(self) -> None:
+        self.frames: tuple[Frame, ...] = ()
+        """The stack of the forward call that made the failing node, outermost call first; empty where none failed."""
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[None]:
+        """Have autograd say where each node comes from."""
+        with warnings.catch_warnings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
+            show = warnings.showwarning
+
+            def note(message: Any, *args: Any, **kwargs: Any) -> None:
+                if "Error detected in" in str(message) and not self.frames:
+                    self.frames = _frames_in(str(message))
+                show(message, *args, **kwargs)
+
+            warnings.showwarning = note
+            warnings.filterwarnings("always", message="Error detected in")
+            yield
+
+
+def is_from_autograd(message: str) -> bool:
+    """Whether the autograd engine refused a gradient: then only the forward call tells where it comes from."""
+    return "returned an invalid gradient at index" in message
+
+
+def _frames_in(warning: str) -> tuple[Frame, ...]:
+    """The frames of the forward call that anomaly detection printed."""
+    frames = []
+    for path, line, function in _ANOMALY_FRAME.findall(warning):
+        if path.startswith((OURS, "<")):
+            continue
+        text = linecache.getline(path, int(line)).strip()
+        frames.append(Frame(path, int(line), function.strip(), text, owner_of(path)))
+    return tuple(frames)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 _ACCELERATORS: dict[int, str] = {}
 
 
@@ -25,3 +27,12 @@ def gone(generator: Any, _forget: Callable[..., object] = _ACCELERATORS.pop) -> 
 def kind_of(generator: Any) -> str:
     """The type of device on which it draws."""
     return _ACCELERATORS.get(generator._cdata) or str(generator.device.type)
+
+
+def check_rng_state(state: Any) -> None:
+    """As C++ does (``check_rng_state``): the state of a generator, a GPU's too, is bytes on the CPU.
+
+    One that ``torch.load(…, map_location="cuda")`` has put on the GPU is refused.
+    """
+    if isinstance(state, torch.Tensor) and (state.dtype != torch.uint8 or state.device.type != "cpu"):
+        raise TypeError("RNG state must be a torch.ByteTensor")

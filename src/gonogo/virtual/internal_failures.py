@@ -20,9 +20,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.finding import Text
 from gonogo.virtual.sandbox.network import REFUSED
+from gonogo.virtual.sandbox.questions import asked_for
 from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights.places import NotFetched
@@ -41,6 +43,12 @@ _NETWORK = Text(
     "leave out what is only sent (an upload, a tracker)",
     "它需要通过网络获取内容，而排练不使用网络：gonogo prepare -- 命令 会生成能生成的部分"
     "（不含权重的公开模型、数据集的行）；其余请先下载并给出其目录，或去掉仅用于上传的部分（推送、实验跟踪）",
+)
+_ASKED = Text(
+    "it asks the hub for {file} of {name}, which is not on this machine, and a rehearsal does not use the network: hf "
+    "download {name} {file} (for a file of weights, one with tensors of the same names and shapes in its place does)",
+    "它向 hub 请求 {name} 的 {file}，本机没有该文件，而排练不使用网络：hf download {name} {file}"
+    "（权重文件可用张量名字和形状相同的文件代替）",
 )
 _STAND_IN = Text(
     "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
@@ -149,7 +157,7 @@ def find_internal_failure(
 
     ``scratch`` is the folder of gonogo's own files; ``uses_meta`` says that the program made meta tensors itself.
     """
-    for one in _chain(error):
+    for one in chain(error):
         message = str(one)
         if isinstance(one, NotFetched):
             return InternalFailure(one.name, one.text)
@@ -192,7 +200,7 @@ def entered_the_driver(message: str) -> bool:
     return no_cuda or _NO_DRIVER.search(message) is not None
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def chain(error: BaseException | None) -> Iterator[BaseException]:
     """The exception, and those that it was raised from or while handling."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -266,6 +274,10 @@ def _line(text: str, hit: re.Match[str]) -> str:
 def _network(error: BaseException, message: str) -> InternalFailure | None:
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & _OFFLINE or _NO_NETWORK.search(message):
+        asked = asked_for(error)
+        if asked is not None and published_model(asked[0]) is None:
+            name, file = asked
+            return InternalFailure(f"{name}, {file}", _ASKED.format(name=name, file=file))
         return InternalFailure(f"{type(error).__name__}: {message.strip().partition(chr(10))[0][:160]}", _NETWORK)
     return None
 

@@ -15,11 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.finding import Text
 from gonogo.virtual import private
+from gonogo.virtual.dispatch.kernel_checks import as_kernels_say, check_generator, check_operands
+from gonogo.virtual.dispatch.placement import common_device, foreach_devices
+from gonogo.virtual.dispatch.schema import Operator
+from gonogo.virtual.dispatch.views import Views, native
+from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.tracking import MemoryRecord
-from gonogo.virtual.operators.kernel_checks import as_kernels_say, check_generator, check_operands
-from gonogo.virtual.operators.placement import common_device, foreach_devices
-from gonogo.virtual.operators.schema import Operator
-from gonogo.virtual.operators.views import Views, native
 from gonogo.virtual.tensor import CPU, META, Spec, VirtualTensor, alias_of, new_virtual, resolve
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents, propagation, real
@@ -52,6 +53,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Whether the program made a meta tensor of its own."""
         self.next_tokens: Callable[[int, int], list[int] | None] | None = None
         """While a model generates: the token of each row, given how many rows and classes are chosen among."""
+        self.workspaces: BlasWorkspaces | None = None
+        """Of cuBLAS; an Ascend NPU has none."""
         self.on_failure: Callable[[BaseException, Any, Any, Any], None] | None = None
         self._known_operators: dict[int, Operator] = {}
         """By identity: an overload's own hash is a function in Python."""
@@ -88,7 +91,10 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if operator.handler is not None:
                 check_operands(func, args)
                 return operator.handler(self, func, args, kwargs or {})
-            return self.run(operator, args, kwargs or _NO_KWARGS)
+            out = self.run(operator, args, kwargs or _NO_KWARGS)
+            if operator.multiplies and self.workspaces is not None:
+                self.workspaces.used_by(operator.name, args, out)
+            return out
         except Exception as error:
             if self.on_failure is not None:
                 self.on_failure(error, func, args, kwargs or {})

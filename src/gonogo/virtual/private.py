@@ -267,6 +267,11 @@ def _is_virtual(kind: type) -> bool:
     return any(base.__qualname__ == "VirtualTensor" for base in kind.__mro__)
 
 
+def in_autograd() -> bool:
+    """Whether autograd is running a backward: on an accelerator, in a thread of its own."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
 def modes_off() -> Any:
     """Context: no dispatch mode, virtual or the program's own, is active."""
     from torch.utils._python_dispatch import _disable_current_modes
@@ -301,6 +306,7 @@ def check() -> list[str]:
         "torch._C._dispatch_has_kernel_for_dispatch_key": lambda: is_composite(torch.ops.aten.matmul.default),
         "torch.jit._builtins._builtin_table": know_replaced_when_scripting,
         "torch.UntypedStorage._cdata": lambda: storage_key(torch.empty(1)),
+        "torch._C._current_graph_task_id": in_autograd,
         "torch.Tensor.data (getset descriptor)": lambda: get_data(torch.empty(1)),
     }
     for name, probe in probes.items():

@@ -25,6 +25,8 @@ _LIMIT = 200
 
 def owner_of(path: str) -> Owner:
     """Whose code a file is: torch's, a library's (site-packages, an overlay, the standard library) or the user's."""
+    if not os.path.isabs(path) and not os.path.exists(path):
+        return "library"  # as Cython names its sources: pyarrow/error.pxi
     path = os.path.abspath(path)
     if path.startswith(_TORCH):
         return "torch"
@@ -32,6 +34,15 @@ def owner_of(path: str) -> Owner:
     if any(part in path for part in inside) or path.startswith(_STDLIB) or _is_laid_over(path):
         return "library"
     return "user"
+
+
+@functools.cache
+def is_of_python(path: str) -> bool:
+    """Whether a file is of Python's standard library, or no file at all."""
+    path = os.path.abspath(path) if not path.startswith("<") else path
+    if any(part in path for part in ("site-packages", "dist-packages")):
+        return False
+    return path.startswith(("<", *_STDLIB)) and not _is_laid_over(path)
 
 
 def _is_laid_over(path: str) -> bool:

@@ -280,12 +280,15 @@ class VirtualTensor(torch.Tensor):
         with torch.no_grad():
             new: Any = self.clone()
         memo[id(self)] = new
+        if isinstance(self, torch.nn.Parameter):  # torch's copies neither attributes nor gradient, as a tensor's does
+            new._is_param = True
+            new.requires_grad_(self.requires_grad)
+            VirtualTensor.virtual_mode.memory.recategorise(new.cell, "parameters")
+            return new
         new.__dict__.update(copy.deepcopy(self.__dict__, memo))
         new.requires_grad_(self.requires_grad)
         if self.grad is not None:
             new.grad = copy.deepcopy(self.grad, memo)
-        if isinstance(self, torch.nn.Parameter):
-            VirtualTensor.virtual_mode.memory.recategorise(new.cell, "parameters")
         return new
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -370,3 +373,11 @@ def rebuild(
     else:
         tensor = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     return torch.nn.Parameter(tensor, requires_grad) if is_parameter else tensor.requires_grad_(requires_grad)
+
+
+def local_tensors(value: Any) -> tuple[VirtualTensor, ...]:
+    """The virtual tensor that a value is, or that a DTensor holds of it here; none for anything else."""
+    if isinstance(value, VirtualTensor):
+        return (value,)
+    local = getattr(value, "_local_tensor", None) if isinstance(value, torch.Tensor) else None
+    return (local,) if isinstance(local, VirtualTensor) else ()

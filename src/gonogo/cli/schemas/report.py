@@ -10,7 +10,7 @@ from gonogo.finding import Certainty, Level, Verdict
 from gonogo.finding.bisection import Bisection
 from gonogo.finding.cured import Cure
 from gonogo.finding.failure import FailureFacts
-from gonogo.finding.guarded_run import GuardedRun
+from gonogo.finding.guarded_run import GuardedRunSummary
 from gonogo.finding.logs import Logs
 from gonogo.finding.planned import Plan
 from gonogo.finding.rehearsal import Rehearsal
@@ -29,7 +29,7 @@ _AS_BUILT = {
     "failure": FailureFacts,
     "bisection": Bisection,
     "cure": Cure,
-    "guarded_run": GuardedRun,
+    "guarded_run": GuardedRunSummary,
     "reading": Reading,
     "upstream": tuple[UpstreamFact, ...],
 }

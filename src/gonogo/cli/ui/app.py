@@ -19,8 +19,8 @@ from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.cli.serving.jobs import Job, Jobs
 from gonogo.cli.ui.access import AccessControl, report_key
 from gonogo.cli.ui.listing import listing
+from gonogo.cli.ui.page_request import MAX_BYTES, UiRequest, command_words
 from gonogo.cli.ui.report_store import ReportStore, StoredReport, has_report
-from gonogo.cli.ui.request import MAX_BYTES, UiRequest, command_words
 from gonogo.cli.ui.words import WORDS
 from gonogo.evidence.environment.hardware import all_accelerators
 from gonogo.evidence.environment.instances import all_instances

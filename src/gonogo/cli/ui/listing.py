@@ -10,10 +10,10 @@ from typing import Literal
 import msgspec
 
 from gonogo.cli.serving.folders import Folders
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.guarded.launch import launch_path
 from gonogo.evidence.launch.manifest import is_manifest
 from gonogo.evidence.paths import resolved
+from gonogo.evidence.source_file import SourceFile
 
 Kind = Literal["folder", "launch", "log", "records", "file"]
 _MAX_ENTRIES = 500

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.paths import is_file, opened
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 
 _BEFORE, _AFTER = 8, 5

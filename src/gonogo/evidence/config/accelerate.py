@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile, display_path
 from gonogo.evidence.document.yaml_file import YamlFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.paths import is_file
+from gonogo.evidence.source_file import SourceFile, display_path
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 

@@ -14,9 +14,9 @@ from gonogo.evidence.config.deepspeed_keys import children, other_names
 from gonogo.evidence.document.json_edit import JsonEditor
 from gonogo.evidence.document.json_file import read_json
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.tree import TreeNode, tree_of
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, Text
 
 __all__ = ["ConfigProblem", "DeepSpeedConfig", "deepspeed_config_of", "is_deepspeed_config", "read_deepspeed_config"]

@@ -13,8 +13,8 @@ import msgspec
 
 from gonogo.evidence.config.deepspeed_keys import known
 from gonogo.evidence.config.training_defaults import TRANSFORMERS_DEFAULTS, training_defaults
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Text
 
 __all__ = [

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig, read_deepspeed_config
 from gonogo.evidence.config.deepspeed_auto import AccelerateSettings, ArgumentLookup
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.paths import is_file
+from gonogo.evidence.source_file import SourceFile
 from gonogo.evidence.tables import TABLES
 
 if TYPE_CHECKING:

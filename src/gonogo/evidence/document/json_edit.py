@@ -8,8 +8,8 @@ from typing import Any
 
 from gonogo.evidence.document.json_file import JsonFile
 from gonogo.evidence.document.json_tokens import Token, tokens_of
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.tree import Member, TreeNode
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit
 
 _INDENT = 2

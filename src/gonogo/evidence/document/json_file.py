@@ -15,9 +15,9 @@ from gonogo.evidence.document.json_problems import (
     shortened,
 )
 from gonogo.evidence.document.json_tokens import Token, scalar_of, tokens_of
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit
 
 MAX_DEPTH = 100

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Edit, Text
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import Place
 
 
 class TreeNode(msgspec.Struct, frozen=True):

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.tree import TreeNode
 from gonogo.evidence.document.yaml_scalars import scalar_value
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit
 
 _INDENT = 2

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.document.json_problems import ConfigProblem
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.document.yaml_edit import Layout, YamlEditor
 from gonogo.evidence.document.yaml_scalars import scalar_value
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, Text
 
 _MAX_DEPTH = 60

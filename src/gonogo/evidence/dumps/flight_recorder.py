@@ -17,7 +17,7 @@ import msgspec
 from gonogo.evidence.dumps.plain_pickle import plain
 from gonogo.evidence.library import is_library
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.finding.frame import Frame
 
 MAX_BYTES = 1 << 26
 """Bytes of a dump that are read: a full one of 2000 collectives with their stacks has a few million."""

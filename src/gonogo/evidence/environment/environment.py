@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.version_range import parse_version, versions_in
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Edit, Text
 
 if TYPE_CHECKING:

@@ -161,9 +161,13 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 def _of_setup(path: Path) -> dict[str, Any] | None:
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+        return _of_setup_text(path.read_text(encoding="utf-8", errors="replace"))
     except (OSError, SyntaxError, ValueError, RecursionError):
         return None
+
+
+def _of_setup_text(text: str) -> dict[str, Any] | None:
+    tree = ast.parse(text)
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     call = next((node for node in calls if _called(node) == "setup"), None)
     if call is None:
@@ -183,6 +187,23 @@ def _of_setup(path: Path) -> dict[str, Any] | None:
         "where": lists.text(where[0]) if where else "",
         "scripts": {found[1]: f"{found[2]}:{found[3]}" for found in scripts if found},
     }
+
+
+class SetupRequirements(msgspec.Struct, frozen=True):
+    """What a ``setup.py`` says must be installed."""
+
+    requires: tuple[str, ...]
+    files: tuple[str, ...]
+    """Files of requirements that it reads."""
+
+
+def setup_requirements(text: str) -> SetupRequirements | None:
+    """What the text of a ``setup.py`` asks for; None where it calls no ``setup``."""
+    try:
+        told = _of_setup_text(text)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    return SetupRequirements(tuple(told["requires"]), tuple(told["files"])) if told is not None else None
 
 
 def _called(node: ast.Call) -> str:

@@ -6,7 +6,6 @@ import os
 import re
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.versions.conda import read_conda
 from gonogo.evidence.environment.versions.dockerfile import read_dockerfile
@@ -16,6 +15,8 @@ from gonogo.evidence.environment.versions.locks import read_lock
 from gonogo.evidence.environment.versions.pasted import MARKS, read_pasted
 from gonogo.evidence.environment.versions.pyproject import read_pyproject
 from gonogo.evidence.environment.versions.requirements import read_requirements
+from gonogo.evidence.environment.versions.setup_files import read_setup_cfg, read_setup_py, read_setup_script
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
@@ -30,6 +31,7 @@ _TOO_LARGE = Text(
     "它有 {size} KiB，而这类版本清单最多读取 {limit} KiB：请给出 pip freeze 的输出",
 )
 _HEAD = 1 << 18
+_OF_SETUP = {"setup.py": read_setup_py, "setup.cfg": read_setup_cfg, "setup-script": read_setup_script}
 _MAX_BYTES = {"lock": 8 << 20, "pyproject": 256 << 10}
 """Locks hold the hashes of every wheel; the others are some kilobytes, and this much all the same."""
 _MAX_OTHERS = 1 << 20
@@ -56,6 +58,8 @@ def read_environment(source: SourceFile) -> Environment:
         read_conda(listing)
     elif kind == "dockerfile":
         read_dockerfile(listing)
+    elif kind in _OF_SETUP:
+        _OF_SETUP[kind](listing)
     elif kind == "report":
         read_pasted(listing)
     else:
@@ -69,6 +73,10 @@ def _kind_of(source: SourceFile) -> str:
     head = source.data[source.start : source.start + _HEAD]
     if name in ("poetry.lock", "uv.lock", "pdm.lock", "pylock.toml"):
         return "lock"
+    if name in ("setup.py", "setup.cfg"):
+        return name
+    if name.endswith((".sh", ".bash")):
+        return "setup-script"
     if name in ("pyproject.toml", "pipfile"):
         return "pyproject"
     if re.search(r"^(?:docker|container)file(?:[._-].*)?$|\.dockerfile$", name):

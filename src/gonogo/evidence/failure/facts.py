@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.failure.code_owner import code_place
 from gonogo.evidence.failure.collectives import collective_calls
 from gonogo.evidence.failure.message import parsed_message
 from gonogo.evidence.failure.native import native_symbols
+from gonogo.evidence.log.code_owner import code_place
 from gonogo.evidence.log.exit_summary import exits, first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.role import Role

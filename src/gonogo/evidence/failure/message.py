@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from gonogo.evidence.environment.package_name import canonical
-from gonogo.evidence.failure.code_owner import DISTRIBUTIONS
+from gonogo.evidence.log.code_owner import DISTRIBUTIONS
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding.failure import Message, PackageMention, Quantity
 

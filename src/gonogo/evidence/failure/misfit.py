@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gonogo.evidence.failure.code_owner import code_place, distribution_of
 from gonogo.evidence.failure.message import parsed_message
+from gonogo.evidence.log.code_owner import code_place, distribution_of
 from gonogo.evidence.log.failure_log import LoggedError
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException

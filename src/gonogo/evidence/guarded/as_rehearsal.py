@@ -6,8 +6,8 @@ from typing import cast
 
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import deepspeed_config, exception_of, once_a_run, roots, unlike
+from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.records import ExceptionRecord
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Outcome, Phase, RankRecord, RehearsalRecord
 
 

@@ -6,12 +6,12 @@ import signal
 from collections import defaultdict
 
 from gonogo.evidence.guarded.ends import deaths, exception_of, is_consequence, once_a_run
+from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, LastCollectives, all_seen, called_by, unnamed
 from gonogo.evidence.guarded.records import CalledCollective
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.standstill import standstill
 from gonogo.evidence.rehearsal.conditions import guards_of
-from gonogo.evidence.rehearsal.divergence import CollectiveCall, Divergence, Side
+from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 
 _UNEVEN = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", "scatter"})
 """Their sizes may differ from rank to rank."""

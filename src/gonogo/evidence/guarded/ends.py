@@ -8,8 +8,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.records import ExceptionRecord
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.role import Role, role_of

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from gonogo.evidence.guarded.guarded_run import Beat, Dump, GuardedRank, GuardedRun
 from gonogo.evidence.guarded.launch import Launched, read_children, read_launches
 from gonogo.evidence.guarded.records import (
     Census,
@@ -27,9 +28,8 @@ from gonogo.evidence.guarded.records import (
     Thread,
     Warned,
 )
-from gonogo.evidence.guarded.run import Beat, Dump, GuardedRank, GuardedRun
 from gonogo.evidence.paths import is_file
-from gonogo.evidence.rehearsal.frame import Frame, Owner
+from gonogo.finding.frame import Frame, Owner
 
 PHASES: tuple[Phase, ...] = ("load", "init", "forward", "backward", "step", "between", "exit")
 

@@ -6,9 +6,9 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.guarded.ends import exception_of, stands
+from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.records import CalledCollective, Phase
-from gonogo.evidence.guarded.run import GuardedRank, GuardedRun
-from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.finding.frame import Frame
 
 BETWEEN_TWO = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"})
 """Calls that only two ranks make."""

@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.record import Operand
+from gonogo.finding.frame import Frame
 
 Phase = Literal["load", "init", "forward", "backward", "step", "between", "exit"]
 """What a rank was doing; ``between`` is the program's own code between two steps."""

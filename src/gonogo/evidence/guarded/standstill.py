@@ -11,9 +11,9 @@ from collections import defaultdict
 import msgspec
 
 from gonogo.evidence.guarded.ends import all_joined, deaths, exception_of, once_a_run, stands
+from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, LastCollectives, all_seen, called_by, members_of, unnamed
 from gonogo.evidence.guarded.records import CalledCollective, Stalled
-from gonogo.evidence.guarded.run import GuardedRun
 from gonogo.evidence.patterns import Pattern
 
 _TIME_OUT = Pattern(r"(?i)timed out|time-?out")

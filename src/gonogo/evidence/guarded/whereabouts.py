@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.finding import Text
+from gonogo.finding.frame import Frame
 
 
 class Whereabouts(msgspec.Struct, frozen=True):

@@ -8,9 +8,9 @@ from functools import cached_property
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.shell.text import ShellWord
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, Text
 
 Word = ShellWord

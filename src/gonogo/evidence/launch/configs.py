@@ -9,14 +9,15 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.config.accelerate import AccelerateConfig, accelerate_config_of
-from gonogo.evidence.document.source_file import Place, SourceFile, display_path
 from gonogo.evidence.document.yaml_file import YamlFile, read_yaml
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.launch import Launch, WrittenFile
 from gonogo.evidence.launch.launchers import LAUNCHERS
 from gonogo.evidence.launch.launchers.recognise import LauncherCall
-from gonogo.evidence.shell.run import ShellCommand
+from gonogo.evidence.paths import exists
+from gonogo.evidence.shell.script_commands import ShellCommand
 from gonogo.evidence.shell.text import Piece, text_of
+from gonogo.evidence.source_file import Place, SourceFile, display_path
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
@@ -45,9 +46,11 @@ def framework_config_of(
     word = next((word for word in call.options.positional), None)
     named = Field.missing()
     if word is not None and (word.value is None or word.value.endswith((".yaml", ".yml", ".json"))):
-        given = (
-            Field.of(word.value, word.place, word.reason) if word.value else Field.not_known(word.place, word.reason)
-        )
+        text = word.value
+        key, equals, rest = (text or "").partition("=")
+        if equals and key.replace(".", "_").lstrip("+").isidentifier() and not exists(cwd / (text or "")):
+            text = rest  # config=conf/a.yaml, as OmegaConf's command line has it
+        given = Field.of(text, word.place, word.reason) if text else Field.not_known(word.place, word.reason)
         if framework is not None or given.known:
             named = given
     if named.absent and call.options.get("config").string:

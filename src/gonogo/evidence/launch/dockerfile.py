@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import Place, SourceFile
-from gonogo.evidence.shell.run import ShellCommand, read_shell
+from gonogo.evidence.shell.script_commands import ShellCommand, read_shell
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.evidence.source_file import Place, SourceFile
 
 _INSTRUCTIONS = (b"CMD", b"ENTRYPOINT", b"ENV")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gonogo.evidence.document.notebook import SUFFIX as NOTEBOOK
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.launch.manifest import is_manifest
+from gonogo.evidence.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.paths import exists, is_file
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 

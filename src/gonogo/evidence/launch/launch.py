@@ -8,10 +8,10 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import CommandOptions, Word, quoted
-from gonogo.evidence.launch.words import ProgramKind
+from gonogo.evidence.launch.command_words import ProgramKind
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit, Text
 
 
@@ -76,6 +76,10 @@ class Launch(msgspec.Struct, frozen=True):
     """What its container is made of, as ``docker run`` or ``srun --container-image`` name it."""
     container_script: Place | None = None
     """What a shell runs in that container, the launch itself in it: ``docker run IMAGE bash -c '…'``."""
+    python_path: tuple[str, ...] = ()
+    """The entries of ``PYTHONPATH`` that are known, as they are written."""
+    python_path_complete: bool = True
+    """They are all: nothing of it is another variable's that the files don't set."""
     heredoc: WrittenFile | None = None
     """The program's code, for ``python - <<EOF``."""
 

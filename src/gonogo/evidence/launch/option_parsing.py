@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.launch.command_line import CommandOptions, Option, OptionTable, normal
 from gonogo.evidence.shell.text import ShellWord
+from gonogo.evidence.source_file import Place
 
 
 def is_option(value: str | None) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile, display_path
+from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import quoted
 from gonogo.evidence.launch.configs import (
@@ -21,22 +21,27 @@ from gonogo.evidence.launch.configs import (
     written_file,
 )
 from gonogo.evidence.launch.launch import Launch, WrittenFile
-from gonogo.evidence.launch.launchers.recognise import LauncherCall, launcher_call_in, script_call
-from gonogo.evidence.launch.launchers.slurm import as_mapping, directives, with_gpus_per_node
+from gonogo.evidence.launch.launchers import LAUNCHERS
+from gonogo.evidence.launch.launchers.counts import ALONE, UNSETTLED, LaunchSettings, LaunchSize, count
+from gonogo.evidence.launch.launchers.recognise import LauncherCall, call_of_module, launcher_call_in, script_call
+from gonogo.evidence.launch.launchers.slurm import as_mapping, directives, processes_of_srun, with_gpus_per_node
 from gonogo.evidence.launch.launchers.slurm import variables as slurm_variables
-from gonogo.evidence.launch.launchers.world import world_of
 from gonogo.evidence.paths import exists, opened
-from gonogo.evidence.shell.run import ShellCommand, read_shell, read_word
+from gonogo.evidence.shell.script_commands import ShellCommand, read_shell, read_word
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.evidence.source_file import Place, SourceFile, display_path
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+
+_BY_MPI = Text("MPI distributes them over its hosts", "由 MPI 分配到各主机")
 
 _UNKNOWN_CWD = Text(
     "assuming that {path} is started from {folder}, where its files are found",
     "{path} 的启动目录按 {folder} 处理，因为其中能找到它用到的文件",
 )
 _MAX_DEPTH = 4
+_NOT_TOLD = "\0"
 _FOLLOWED = Text("{path}, which it runs, was not read: {why}", "它运行的 {path} 没有读取：{why}")
 _NOT_SET = Text("its value can't be determined", "无法确定它的值")
 
@@ -103,7 +108,7 @@ def _launches(
     for command in commands:
         call = launcher_call_in(command.words)
         if call is None:
-            call = _by_first_line(command)
+            call = _by_first_line(command) or _by_own_package(command)
         if call is None:
             continue
         if call.launcher == "shell":
@@ -238,6 +243,13 @@ def _by_first_line(command: ShellCommand) -> LauncherCall | None:
     return script_call(command.words)
 
 
+def _by_own_package(command: ShellCommand) -> LauncherCall | None:
+    """``NAME``: a command that the project's own package brings."""
+    name = command.words[0].value if command.words else None
+    own = own_command(name, command.cwd) if name and not name.startswith(("-", ".")) else None
+    return call_of_module(command.words, own.partition(":")[0]) if own is not None else None
+
+
 def _environment(call: LauncherCall, command: ShellCommand) -> dict[str, Variable]:
     environment = {} if call.cleared else dict(command.environment)
     for name in call.removed:
@@ -259,9 +271,15 @@ def _field(variable: Variable) -> Field:
 
 
 def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, Field]) -> Launch:
-    environment = {name: _field(variable) for name, variable in _environment(call, command).items()}
+    variables = _environment(call, command)
+    environment = {name: _field(variable) for name, variable in variables.items()}
+    path, path_complete = _python_path(variables.get("PYTHONPATH"))
     slurm = with_gpus_per_node({**directive, **(as_mapping(call.slurm) if call.slurm is not None else {})})
     cwd, notes = _cwd(call, command)
+    own = own_command(call.console_script, cwd) if call.console_script else None
+    if own is not None:
+        program = Field.of(own.partition(":")[0], call.program.place)
+        call = msgspec.structs.replace(call, program=program, program_kind="module")
     framework = framework_of(call)
     framework_field, framework_file = framework_config_of(call, framework, cwd, command)
     if framework is None and framework_file is not None and is_of_llamafactory(framework_file):
@@ -295,7 +313,7 @@ def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, F
         hostfile=world.hostfile,
         cwd=cwd,
         cwd_known=command.cwd_known,
-        notes=(*notes, *accelerate_notes),
+        notes=(*notes, *command.notes, *accelerate_notes),
         framework=framework,
         words=command.words,
         statement=command.statement,
@@ -304,7 +322,27 @@ def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, F
         in_container=call.in_container or not image.absent,
         image=image,
         heredoc=_heredoc(call, command),
+        python_path=path,
+        python_path_complete=path_complete,
     )
+
+
+def _python_path(variable: Variable | None) -> tuple[tuple[str, ...], bool]:
+    """The entries of ``PYTHONPATH``, and whether these are all: ``.:$PYTHONPATH`` takes on what is there already."""
+    if variable is None or variable.unset:
+        return (), True
+    texts: list[str] = []
+
+    def take(pieces: Sequence[Piece], depth: int = 0) -> None:
+        for piece in pieces:
+            if piece.text is None and piece.inner and depth < 10:
+                take(piece.inner, depth + 1)
+            else:
+                texts.append(_NOT_TOLD if piece.text is None else piece.text)
+
+    take(variable.pieces)
+    entries = "".join(texts).split(os.pathsep)
+    return tuple(each for each in entries if _NOT_TOLD not in each), _NOT_TOLD not in "".join(texts)
 
 
 def _heredoc(call: LauncherCall, command: ShellCommand) -> WrittenFile | None:
@@ -323,6 +361,8 @@ def _cwd(call: LauncherCall, command: ShellCommand) -> tuple[Path, tuple[Text, .
         return Path(os.path.normpath(os.path.join(cwd, call.chdir))), ()
     if command.cwd_known:
         return cwd, ()
+    if command.cwd_assumed is not None:  # it changes to a folder that lies there, and nowhere below its own
+        return cwd, (_UNKNOWN_CWD.format(path=command.place.source.path, folder=str(command.cwd_assumed)),)
     wanted = call.program.string if call.program_kind == "script" else None
     if wanted is None:
         wanted = next(
@@ -343,3 +383,33 @@ def _cwd(call: LauncherCall, command: ShellCommand) -> tuple[Path, tuple[Text, .
 
 def _is_project(folder: Path) -> bool:
     return any(exists(folder / name) for name in (".git", "pyproject.toml", "setup.py"))
+
+
+def world_of(
+    call: LauncherCall,
+    variables: Mapping[str, Field],
+    slurm: Mapping[str, Field],
+    cwd: Path,
+    accelerate: Callable[..., Field] | None,
+) -> LaunchSize:
+    """The nodes and processes that a call starts; ``accelerate`` looks keys up in accelerate's config."""
+    if call.launcher in LAUNCHERS:
+        return LAUNCHERS[call.launcher].world(LaunchSettings(call.launcher_options, variables, cwd, accelerate))
+    if call.launcher == "unknown":
+        unknown = Field.not_known(call.launcher_options.end, UNSETTLED)
+        return LaunchSize(unknown, unknown, unknown)
+    if call.mpirun is not None:
+        total = count(call.mpirun.get("np", "n", "c"))
+        unknown = Field.not_known(total.place, _BY_MPI)
+        return LaunchSize(unknown, unknown, total)
+    return processes_of_srun(slurm) if call.slurm is not None else _alone(variables)
+
+
+def _alone(variables: Mapping[str, Field]) -> LaunchSize:
+    size = variables.get("WORLD_SIZE")
+    if size is not None and "RANK" in variables:
+        total = count(size)
+        unknown = Field.not_known(size.place, UNSETTLED)
+        return LaunchSize(unknown, unknown, total)
+    one = Field.of(1, None, ALONE)
+    return LaunchSize(one, one, one)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.dumps.flight_recorder import MAX_BYTES, FlightDump, flight_dump
-from gonogo.evidence.failure.code_owner import is_users
-from gonogo.evidence.log.line import LogLine, cleaned
+from gonogo.evidence.log.code_owner import is_users
+from gonogo.evidence.log.line import MAX_LINE_LENGTH, LogLine, cleaned
 from gonogo.evidence.log.role import Role, is_advice, role_of
+from gonogo.evidence.log.sieve import Part
 from gonogo.evidence.log.traceback import LogFrame, Raised, raised_in
 from gonogo.evidence.patterns import Match, Pattern, compiled_when_used
 from gonogo.evidence.setup import Setup
@@ -239,7 +241,7 @@ def read_logs(
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> FailureLog:
     """Read the logs, keeping what stands around ``words`` and :data:`GENERIC_WORDS`; ``on_bytes`` hears of progress."""
-    from gonogo.evidence.log.error_file import lines_of_error_file
+
     from gonogo.evidence.log.sieve import Sieve
     from gonogo.evidence.log.source import chunks, whole
 
@@ -299,3 +301,27 @@ def _identity(raised: Raised) -> tuple[object, ...]:
     """The same for one exception on several ranks: addresses, devices and sizes may differ."""
     message = _NUMBERS.sub("#", raised.message.partition("\n")[0])[:300]
     return raised.qualified, message or (raised.frames[-1:] if not raised.qualified else "")
+
+
+def lines_of_error_file(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:
+    """The lines of the traceback inside an error file, numbered from its first; the file's own where it holds none."""
+    kept = list(parts)
+    try:
+        message: Any = json.loads(b"\n".join(part.data for part in kept).decode("utf-8", "replace"))["message"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return cleaned(path, rank, kept)
+    stack_text, time = message, None
+    if isinstance(message, dict):
+        extra = message.get("extraInfo")
+        extra = extra if isinstance(extra, dict) else {}
+        stack_text = extra.get("py_callstack") or message.get("message")
+        time = _seconds(extra.get("timestamp"))
+    lines = cleaned(path, rank, [Part(1, str(stack_text or "").encode("utf-8", "replace"))])
+    return [LogLine(path, line.number, line.text[:MAX_LINE_LENGTH], line.rank, line.node, time) for line in lines]
+
+
+def _seconds(stack_text: Any) -> float | None:
+    try:
+        return float(stack_text)
+    except (TypeError, ValueError):
+        return None

@@ -66,6 +66,8 @@ class TokenizerLayout(msgspec.Struct, frozen=True, rename={"class_name": "class"
     add_eos: bool = False
     plain: list[str] = []
     """Which of the special ones are shown when text is decoded."""
+    inputs: list[str] = []
+    """What it gives for a text, where its file says so; else what its class does, ``token_type_ids`` too for some."""
     named: dict[str, str] = {}
     """Further tokens that its class knows by a name."""
 
@@ -139,6 +141,21 @@ def tokenizer_layout(name: str) -> TokenizerLayout:
 def chat_template(name: str) -> str:
     """The Jinja text of a chat template of that name."""
     return (FOLDER / "templates" / f"{name}.jinja").read_text(encoding="utf-8")
+
+
+@cache
+def _keys_written() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((FOLDER / "config_keys.json").read_text(encoding="utf-8"))
+    return found
+
+
+def whole_config(model: PublishedModel) -> dict[str, Any]:
+    """The configuration as the library wrote it, with each key of its class: the table has what tells models apart.
+
+    Published code reads the others too, and some releases have no attribute that the file doesn't name.
+    """
+    usual = _keys_written().get(str(model.config.get("model_type")), {"keys": {}})["keys"]
+    return {**model.config, **{key: value for key, value in usual.items() if key not in model.config}}
 
 
 def processor_files(model_type: str) -> dict[str, dict[str, Any]]:

@@ -16,8 +16,8 @@ from gonogo.evidence.library import is_library
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import Raised, raised_in
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.evidence.rehearsal.frame import Frame, Owner
 from gonogo.evidence.rehearsal.record import Failure
+from gonogo.finding.frame import Frame, Owner
 
 _LAID_OVER = "/gonogo/packages/"
 _PACKAGE = compiled_when_used(r"(?:(?:site|dist)-packages|/gonogo/packages/[^/]+)[/\\]([\w-]+)")

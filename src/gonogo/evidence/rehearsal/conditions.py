@@ -10,10 +10,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gonogo.evidence.rehearsal.divergence import EnclosingCondition
-from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.finding.divergence import EnclosingCondition, LoopExit
+from gonogo.finding.frame import Frame
 
 _TEXT_SHOWN = 120
+_MAX_ORIGINS = 12
 _LEAVES = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 
 
@@ -43,13 +44,82 @@ def _guards_at(path: str, line: int, version: tuple[int, ...]) -> tuple[Enclosin
     except (OSError, SyntaxError, ValueError):
         return ()
 
-    def guard(kind: Any, node: ast.expr) -> EnclosingCondition:
+    def told(node: ast.expr) -> str:
         text = " ".join((ast.get_source_segment(source, node) or "").split())
-        return EnclosingCondition(
-            path, node.lineno, text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]} …", kind
-        )
+        return text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]} …"
+
+    def made_of(test: ast.expr) -> tuple[str, ...]:
+        return tuple(map(told, _origins(tree, test)))
+
+    def guard(kind: Any, node: ast.expr) -> EnclosingCondition:
+        exits = [LoopExit(one.lineno, told(one), made_of(one)) for one in _exits(tree, node, kind)]
+        origins = made_of(node) if kind in ("if", "else") else ()
+        return EnclosingCondition(path, node.lineno, told(node), kind, made_of=origins, exits=tuple(exits))
 
     return tuple(guard(kind, node) for kind, node in _around(tree.body, line))
+
+
+def _origins(tree: ast.Module, test: ast.expr) -> list[ast.expr]:
+    """What the names in a test were given before it in its function, and the names in that in turn."""
+    found: list[ast.expr] = []
+    scope = _function_at(tree, test.lineno)
+    wanted = [(test, test.lineno)]
+    while wanted and len(found) < _MAX_ORIGINS:
+        node, line = wanted.pop(0)
+        for name in dict.fromkeys(filter(None, map(_name_of, ast.walk(node)))):
+            given = [
+                (one.lineno, one.value)
+                for one in ast.walk(scope)
+                if isinstance(one, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr)
+                and one.value is not None
+                and one.lineno <= line
+                and name in map(_name_of, _targets(one))
+            ]
+            if given:
+                at, value = max(given, key=lambda pair: pair[0])
+                if value is not test and value not in found:
+                    found.append(value)
+                    wanted.append((value, at - 1))
+    return found
+
+
+def _name_of(node: ast.AST) -> str | None:
+    """A name, or an attribute by its last part."""
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+
+
+def _targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr) -> Iterator[ast.expr]:
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        yield from target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+
+
+def _function_at(tree: ast.Module, line: int) -> ast.AST:
+    """The innermost function around a line, or the module."""
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno, default=tree)
+
+
+def _exits(tree: ast.Module, test: ast.expr, kind: str) -> Iterator[ast.expr]:
+    """The tests by which the loop over, or while, ``test`` is left."""
+    if kind not in ("for", "while"):
+        return
+    for loop in ast.walk(tree):
+        own = (
+            loop.iter
+            if isinstance(loop, ast.For | ast.AsyncFor)
+            else loop.test
+            if isinstance(loop, ast.While)
+            else None
+        )
+        if own is not test:
+            continue
+        for node in ast.walk(loop):
+            if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Break | ast.Return):
+                yield node.test
 
 
 def _around(block: Sequence[ast.stmt], line: int) -> Iterator[tuple[str, ast.expr]]:

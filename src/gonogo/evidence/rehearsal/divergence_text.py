@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from gonogo.evidence.rehearsal.divergence import CollectiveCall, EnclosingCondition, Side
 from gonogo.evidence.rehearsal.failures import few, places
-from gonogo.evidence.rehearsal.frame import Frame
-from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
+from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, asks_for_rank
 from gonogo.finding import Span, Text
+from gonogo.finding.divergence import CollectiveCall, EnclosingCondition, Side
+from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.finding.words import PHASES
 
@@ -61,6 +61,22 @@ def _outcome(divergence: RankDivergence) -> Text:
 
 def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
     """The condition by which the ranks went different ways, or None where none is seen."""
+    if divergence.rank_exit is not None and divergence.left_loop is not None:
+        side, other, loop = divergence.left_loop
+        leaving = divergence.rank_exit
+        return Text(
+            "{others} {have} left the loop at {place} by `{test}` (line {line}){made}; {ranks} {have_not}.",
+            "{others} 已经由 `{test}`（第 {line} 行）{made}离开 {place} 的循环；{ranks} 没有。",
+        ).format(
+            others=capital(ranks_text(other.ranks)),
+            have="has" if len(other.ranks) == 1 else "have",
+            place=_place(loop),
+            test=leaving.text,
+            line=leaving.line,
+            made=_made_of(leaving.made_of),
+            ranks=ranks_text(side.ranks),
+            have_not="has not" if len(side.ranks) == 1 else "have not",
+        )
     if divergence.rank_test is None and divergence.left_loop is not None:
         side, other, loop = divergence.left_loop
         return Text(
@@ -77,15 +93,24 @@ def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
     for side in (telling, *divergence.sides):
         for guard in divergence.own_guards(side)[:1]:
             return Text(
-                "{ranks} got there because `{test}` at {place} is {what} there; the others did not.",
-                "{ranks} 执行到此处，是因为 {place} 处的 `{test}` 在该 rank 上{what}；其他 rank 没有。",
+                "{ranks} got there because `{test}` at {place}{made} is {what} there; the others did not.",
+                "{ranks} 执行到此处，是因为 {place} 处的 `{test}`{made}在该 rank 上{what}；其他 rank 没有。",
             ).format(
                 ranks=capital(ranks_text(side.ranks)),
                 test=guard.text,
                 place=_place(guard),
+                made=Text("", " ") if asks_for_rank([guard.text]) else _made_of(guard.made_of),
                 what=Text("true", "为真") if guard.kind == "if" else Text("false", "为假"),
             )
     return None
+
+
+def _made_of(origins: tuple[str, ...]) -> Text:
+    """Of what that asks for the rank a condition's names were computed, in brackets; empty where of none."""
+    found = next((text for text in origins if asks_for_rank([text])), None)
+    if found is None:
+        return Text("", " ")
+    return Text(f" (computed from `{found}`)", f"（由 `{found}` 得出）")
 
 
 def _batches(divergence: RankDivergence) -> Text | None:

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gonogo.evidence.library import is_library
 from gonogo.evidence.rehearsal.chain import ChainedException, first_cause
+from gonogo.evidence.rehearsal.influence import Influence, Place
 from gonogo.evidence.rehearsal.record import (
     GUESSED_BATCH,
     MADE_COMPLETIONS,
@@ -183,7 +185,50 @@ _ORDER_OF_A_SCALER = re.compile(
 _AS_WRITTEN = "what torch.compile compiles runs as it is written"
 
 
+_IS_READ = (
+    "an unknown number", "an unknown integer", "a condition on unknown values", "unknown tensors are equal",
+    _VALUES_READ, "the objects received",
+)  # fmt: skip
+"""How assumptions begin whose value the program then has as a number, a truth or an object of its own."""
+_MAX_FOLLOWED = 40
+
+
+def is_read(assumption: Assumption) -> bool:
+    """Whether the program has what was assumed as a value of Python's, which it may test and keep."""
+    return assumption.what.startswith(_IS_READ)
+
+
+def place_of(assumption: Assumption) -> Place | None:
+    """Where an assumption was made; None where that isn't known."""
+    path, _, number = assumption.where.rpartition(":")
+    return Place(path, int(number)) if number.isdigit() else None
+
+
 def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
+    """An assumption that may have chosen the branch: made near the line that raised, or followed there by its names."""
+    return _made_nearby(rank, failure) or _followed(rank, failure)
+
+
+def _followed(rank: RankRecord, failure: Failure) -> Assumption | None:
+    """An assumption whose value decides, by the names that it passes through, that the program came to where it failed.
+
+    ``bad += loss.item() > 10`` in one place, ``if bad >= limit: raise`` in another.
+    """
+    users = [Place(frame.path, frame.line) for frame in failure.frames if frame.owner == "user"]
+    paths = [place.path for place in users]
+    if _WHATEVER_THE_VALUES.search(failure.message):
+        return None
+    for assumption in [one for one in rank.assumptions if is_read(one)][:_MAX_FOLLOWED]:
+        start = place_of(assumption)
+        if start is None or is_library(start.path):
+            continue
+        influence = Influence(start, paths)
+        if any(influence.decides(place) for place in users) or (users and influence.uses(users[-1])):
+            return assumption
+    return None
+
+
+def _made_nearby(rank: RankRecord, failure: Failure) -> Assumption | None:
     """An assumption made on, or just above, the line that raised: it may have chosen the branch.
 
     Where torch raised, also one made on the line that called it: it may have chosen a shape. What other ranks send

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
+from gonogo.evidence.library import is_library
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.divergence import (
+from gonogo.evidence.rehearsal.failures import is_read, place_of, setting
+from gonogo.evidence.rehearsal.influence import Influence, Place
+from gonogo.evidence.rehearsal.record import Assumption, RehearsalRecord
+from gonogo.finding import Certainty
+from gonogo.finding.divergence import (
     ENGINE_MADE,
     ENGINE_STEPPED,
     CollectiveCall,
     Divergence,
     EnclosingCondition,
+    LoopExit,
     Side,
 )
-from gonogo.evidence.rehearsal.failures import setting
-from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty
 
 _ASKS_FOR_RANK = Pattern(r"(?i)rank|is_(?:local_)?main|process_zero|process_index|is_master|global_zero")
 
@@ -70,9 +74,19 @@ class RankDivergence:
         """The side that comes to its call by a condition on the rank, and that condition."""
         for side, _ in self.calls:
             for guard in self.own_guards(side):
-                if _ASKS_FOR_RANK.search(guard.text):
+                if asks_for_rank(guard.texts):
                     return side, guard
         return None
+
+    @cached_property
+    def rank_exit(self) -> LoopExit | None:
+        """The condition on the rank by which one rank has left a loop that the others are in, or is alone in."""
+        if self.rank_test is not None or self.left_loop is None:
+            return None
+        inside, outside, loop = self.left_loop
+        if 1 not in (len(inside.ranks), len(outside.ranks)):
+            return None
+        return next((one for one in loop.exits if asks_for_rank(one.texts)), None)
 
     @cached_property
     def left_loop(self) -> tuple[Side, Side, EnclosingCondition] | None:
@@ -103,12 +117,41 @@ class RankDivergence:
         sides = [side for side, _ in self.calls] or list(self.sides)
         return next((side for side in sides if self.own_guards(side)), sides[-1])
 
+    @cached_property
+    def assumed(self) -> Assumption | None:
+        """An assumption because of which ranks may have come to where they diverge; None: there is none.
+
+        Made in a condition on the way; or one whose value, by the names that it passes through, decides such a
+        condition, or whether a side goes on in its loop. Where ranks part at a test of the rank, what came before it is
+        the same for all, and only a value in the test itself counts.
+        """
+        guards = {f"{guard.path}:{guard.line}" for side in self.sides for guard in side.guards}
+        made = [assumption for rank in self.record.ranks for assumption in rank.assumptions]
+        direct = next((assumption for assumption in made if assumption.where in guards), None)
+        return direct or next((one for one in dict.fromkeys(made) if is_read(one) and self._decides(one)), None)
+
+    def _decides(self, assumption: Assumption) -> bool:
+        start = place_of(assumption)
+        if start is None or is_library(start.path):
+            return False
+        frames = [
+            Place(frame.path, frame.line) for _, call in self.calls for frame in call.frames if frame.owner == "user"
+        ]
+        influence = Influence(start, [place.path for place in frames], rounds=True)
+        if self.rank_test is not None:
+            _, guard = self.rank_test
+            return influence.uses(Place(guard.path, guard.line))
+        return any(influence.decides(place) for place in frames)
+
     @property
     def certainty(self) -> Certainty:
         """Certain, but where a condition on the way hung on a value that a rehearsal cannot know."""
-        assumed = {assumption.where for rank in self.record.ranks for assumption in rank.assumptions}
-        guards = {f"{guard.path}:{guard.line}" for side in self.sides for guard in side.guards}
-        return Certainty.LIKELY if assumed & guards else Certainty.CERTAIN
+        return Certainty.LIKELY if self.assumed is not None else Certainty.CERTAIN
+
+
+def asks_for_rank(texts: Iterable[str]) -> bool:
+    """Whether a condition, or what its names were computed from, asks for the rank."""
+    return any(_ASKS_FOR_RANK.search(text) for text in texts)
 
 
 def rank_divergence(record: RehearsalRecord) -> RankDivergence | None:

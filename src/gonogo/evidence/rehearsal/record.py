@@ -11,41 +11,40 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.evidence.rehearsal.divergence import Divergence
-from gonogo.evidence.rehearsal.frame import Frame as Frame
-from gonogo.evidence.rehearsal.frame import Owner as Owner
 from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
+from gonogo.finding.divergence import Divergence
+from gonogo.finding.frame import Frame as Frame
+from gonogo.finding.frame import Owner as Owner
+from gonogo.finding.rehearsal import Assumption as Assumption
+from gonogo.finding.rehearsal import CollectiveTotal as CollectiveTotal
+from gonogo.finding.rehearsal import MemoryTimeline as MemoryTimeline
+from gonogo.finding.rehearsal import ModuleBytes as ModuleBytes
+from gonogo.finding.rehearsal import ModuleMemory as ModuleMemory
+from gonogo.finding.rehearsal import Obligation as Obligation
+from gonogo.finding.rehearsal import Operand as Operand
+from gonogo.finding.rehearsal import Phase as Phase
+from gonogo.finding.rehearsal import PhaseMemory as PhaseMemory
+from gonogo.finding.words import ONLY_WHERE_HELD
 
 Outcome = Literal[
     "completed", "raised", "out-of-memory", "diverged", "unsupported", "timed-out", "killed", "interrupted"
 ]
 Confined = Literal["", "namespaces", "landlock", "none"]
-Phase = Literal[
-    "load", "init", "generate", "reward", "score", "sync", "forward", "backward", "step", "evaluate", "save", "exit"
-]
 ROLLOUT_PHASES = ("generate", "reward", "score", "sync")
 """Phases that the methods of a trainer enter, whichever model runs in them."""
-CATEGORIES = ("parameters", "gradients", "optimizer", "activations", "communication", "temporary", "rollout")
+CATEGORIES = (
+    *("parameters", "gradients", "optimizer", "activations"),
+    *("communication", "temporary", "workspace", "rollout"),
+)
+"""What memory holds; ``workspace``: cuBLAS's."""
 
 
 def categories_of(held: Sequence[int]) -> dict[str, int]:
-    """Bytes by category, given those of :data:`CATEGORIES` in their order: the engine's only where there is one."""
+    """Bytes by category, given those of :data:`CATEGORIES` in their order."""
     named = zip(CATEGORIES, held, strict=True)
-    return {name: count for name, count in named if count or name != "rollout"}
-
-
-class Operand(msgspec.Struct, frozen=True):
-    """A tensor argument of an operator, with its ``name`` in the operator's schema and its ``shape`` at the call."""
-
-    name: str
-    device: str
-    dtype: str
-    shape: tuple[int, ...]
-    parameter: str | None = None
-    """Full name of the parameter or buffer it is (or is a view, gathered copy or gradient of)."""
-    kind: Literal["parameter", "buffer", "gradient", "optimizer", "input", "activation", "unknown"] = "unknown"
+    return {name: count for name, count in named if count or name not in ONLY_WHERE_HELD}
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -76,25 +75,6 @@ class Failure(msgspec.Struct, frozen=True):
         return next((frame for frame in reversed(self.frames) if frame.owner == owner), None)
 
 
-class ModuleBytes(msgspec.Struct, frozen=True):
-    """Bytes live at the peak that were allocated while this module ran (or that are its parameters)."""
-
-    module: str
-    bytes: int
-
-
-class ModuleMemory(msgspec.Struct, frozen=True):
-    """What the modules of one place in a model hold at the peak, and which categories it is.
-
-    ``module`` is their path, with ``*`` for the numbers of a list, whose modules stand together: ``count`` of them.
-    Empty: outside any module.
-    """
-
-    module: str
-    by_category: dict[str, int]
-    count: int = 1
-
-
 class Shortage(msgspec.Struct, frozen=True):
     """The first allocation that the device could not have served."""
 
@@ -110,14 +90,6 @@ class Shortage(msgspec.Struct, frozen=True):
     module: str | None = None
     frames: tuple[Frame, ...] = ()
     by_category: dict[str, int] = {}
-
-
-class PhaseMemory(msgspec.Struct, frozen=True):
-    """The most that was live in a phase, whenever it was entered, and how that was divided."""
-
-    phase: Phase
-    bytes: int
-    by_category: dict[str, int]
 
 
 class DeviceMemory(msgspec.Struct, frozen=True):
@@ -156,49 +128,6 @@ class HostMemory(msgspec.Struct, frozen=True):
     """The peak outside loading and saving, in which a node's first rank may do what the others do not."""
     load_peak_bytes: int = 0
     """The peak up to the end of the first loading."""
-
-
-class MemoryTimeline(msgspec.Struct, frozen=True):
-    """Memory of one device over a program's life, in points: each is the highest moment of a stretch.
-
-    A stretch is :attr:`allocations` allocations long. All columns have one entry a point, in the order of time.
-    """
-
-    device: str
-    allocations: int
-    by_category: dict[str, tuple[int, ...]]
-    """Bytes; together the most that was held in the stretch. What never held anything is left out."""
-    reserved: tuple[int, ...]
-    """Bytes that the caching allocator had taken by then; zeros for the host."""
-    phases: tuple[Phase, ...]
-    steps: tuple[int, ...]
-    reached_by: tuple[str, ...]
-    """The category of the allocation that reached it."""
-    modules: tuple[str, ...]
-    """Its module; empty: outside any."""
-    operators: tuple[str, ...] = ()
-    """Its operator, as ``aten.mm.default``."""
-    places: tuple[str, ...] = ()
-    """``FILE:LINE FUNCTION`` that asked for it: the innermost frame that is not torch's; empty where there is none."""
-
-
-class CollectiveTotal(msgspec.Struct, frozen=True):
-    """How often a collective ran, and how many bytes this rank put in."""
-
-    operator: str
-    count: int
-    bytes: int
-
-
-class Assumption(msgspec.Struct, frozen=True):
-    """Something that could not be known without real values, and what was taken instead."""
-
-    what: str
-    where: str
-    """``file:line`` of the innermost frame of the program."""
-    count: int = 1
-    what_zh: str = ""
-    """:attr:`what` in Chinese; empty where it was written by an older gonogo."""
 
 
 FIRST_RANK_READS = "from_pretrained: a node's first rank alone reads the weights"
@@ -271,6 +200,54 @@ class Missed(msgspec.Struct, frozen=True):
     split: str | None = None
     files: tuple[str, ...] = ()
     """Of a folder of data: the files asked for in it."""
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """Something that the program, or a library for it, asked for before a failure and that was not there.
+
+    Told by who asked (the importer, the functions that open and look, the loader of libraries), whatever the exception
+    says afterwards.
+    """
+
+    kind: Literal["file", "folder", "module", "library", "program", "address"]
+    """``folder``: one that was listed, and may lack what other ranks would have written to it."""
+    name: str
+    asked: Frame
+    """The innermost frame, other than Python's own, that asked."""
+    shared: Frame | None = None
+    """In the innermost function that ran both then and when it failed: the line that it was at then."""
+    failed_at: int = 0
+    """The line of that function that it was at when it failed."""
+    raised_below: bool = False
+    """Whether that function is the one that raised, or of the same package."""
+    phase: Phase = "load"
+    step: int = 0
+    written: bool = False
+    """Whether it lies in a folder in which the program itself has written."""
+    handed: bool = False
+    """Whether it is a path that was handed to what failed, looked for by no function that tells of it."""
+
+
+class Led(msgspec.Struct, frozen=True):
+    """A test of a loop's counter, and what the counter was given so that it holds; without a counter: it can't be."""
+
+    place: str
+    """``file:line``."""
+    text: str
+    counter: str = ""
+    before: int = 0
+    value: int = 0
+    sure: bool = True
+    """Whether the loop surely comes to that number."""
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """A part of the run that the rehearsal left out, and why, in English and Chinese."""
+
+    what: str
+    what_zh: str
+    why: str
+    why_zh: str
 
 
 class RankRecord(msgspec.Struct):
@@ -355,8 +332,20 @@ class RankRecord(msgspec.Struct):
     """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
     missed: list[Missed] = []
     """What it asked the hub for in vain."""
+    led: list[Led] = []
+    """What its loops were led to beyond the rehearsed steps."""
+    cut: list[Cut] = []
+    """What of the run was left out."""
     confinement: Confined = ""
     """What the kernel confined the program by; empty in a record of an older gonogo, or where it never ran."""
+    absent: list[Absent] = []
+    """What was asked for in vain before a failure, and may have to do with it."""
+    imported: dict[str, str] = {}
+    """Of a rank that failed: the distributions (canonical names) that it had imported from, and their versions."""
+    made_operands: list[str] = []
+    """What gonogo made (a tokenizer, a stand-in's object) that the statement which failed was given."""
+    certificate: list[Obligation] = []
+    """Of a rank that failed: what has to be so for that to be the real run's failure."""
 
 
 class AcceleratorFacts(msgspec.Struct, frozen=True):
@@ -398,5 +387,7 @@ class RehearsalRecord(msgspec.Struct):
     """Packages (canonical name) that were rehearsed in another version than is installed."""
     shm_bytes: int | None = None
     """A node's /dev/shm, where what the command was taken from says it."""
+    differing: list[str] = []
+    """Packages (canonical name) that the environment's file asks for and that were replaced or left out."""
     whole_environment: bool = False
     """Whether :attr:`laid_over` are all the packages that there were: nothing of the installed ones was seen."""

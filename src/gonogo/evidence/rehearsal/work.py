@@ -6,7 +6,7 @@ import msgspec
 
 
 class PhaseWork(msgspec.Struct, frozen=True):
-    """Work of one rank in one phase of one step; counted by ``gonogo.virtual.measuring.work``."""
+    """Work of one rank in one phase of one step; counted by ``gonogo.virtual.tracing.work``."""
 
     step: int
     phase: str

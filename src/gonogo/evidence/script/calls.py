@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.field import Field
 from gonogo.evidence.script.classes import class_default
 from gonogo.evidence.script.flow import reaching, scope_binding, surely_ran
-from gonogo.evidence.script.index import position
 from gonogo.evidence.script.python_file import PythonFile
+from gonogo.evidence.script.syntax_index import position
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Text
 
 _STAR = Text("**{name} may contain it", "它可能在 **{name} 之中")

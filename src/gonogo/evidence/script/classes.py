@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from gonogo.evidence.field import Field
-from gonogo.evidence.script.index import Function
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.spelling import matches
+from gonogo.evidence.script.syntax_index import Function
 
 
 class ClassInfo(msgspec.Struct, frozen=True, eq=False):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES
 from gonogo.evidence.document.tree import Member, TreeNode
 from gonogo.evidence.field import Field
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.training_arguments import ARGUMENT_CLASSES
 
 _MAX_DEPTH = 20
 # Where a config is handed over: the call, the keyword, and its position where it has one.

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.script.index import ScriptIndex, position
+from gonogo.evidence.script.syntax_index import ScriptIndex, position
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Edit
 
 _BLANK = b" \t\f"

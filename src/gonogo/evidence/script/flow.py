@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from gonogo.evidence.script.index import (
+from gonogo.evidence.script.nodes import is_static
+from gonogo.evidence.script.syntax_index import (
     COMPREHENSIONS,
     FUNCTIONS,
     LOOPS,
@@ -14,7 +15,6 @@ from gonogo.evidence.script.index import (
     end_position,
     position,
 )
-from gonogo.evidence.script.nodes import is_static
 
 _FRAMES = (*FUNCTIONS, ast.Lambda, ast.ClassDef, ast.Module)
 

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Protocol
 
 from gonogo.evidence.script.flow import bound_to, class_of_self, function_named, reaching, scope_binding, set_on_self
-from gonogo.evidence.script.index import FUNCTIONS, Binding, ScriptIndex, position
 from gonogo.evidence.script.nodes import annotated_class, is_none, is_static
 from gonogo.evidence.script.spelling import canonical
+from gonogo.evidence.script.syntax_index import FUNCTIONS, Binding, ScriptIndex, position
 
 Names = tuple[str, ...]
 """The names of one thing, its own first: for a class of the script, those of the classes that it derives from too."""

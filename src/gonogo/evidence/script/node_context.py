@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from gonogo.evidence.script.index import FUNCTIONS, ScriptIndex
 from gonogo.evidence.script.names import NameResolver
 from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.syntax_index import FUNCTIONS, ScriptIndex
 
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.script.index import COMPREHENSIONS
 from gonogo.evidence.script.nodes import dotted
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.script.syntax_index import COMPREHENSIONS
 from gonogo.evidence.script.zero_terms import ZeroTerm, zero_term
 
 _ITERATED = frozenset({"parameters", "named_parameters"})

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.patterns import Pattern
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 MAX_SCRIPT_BYTES = 512 << 10

@@ -9,12 +9,12 @@ import ast
 import os
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
-from gonogo.evidence.script.index import absolute_module
-from gonogo.evidence.script.modules import ModuleSearch, added_paths
+from gonogo.evidence.script.module_search import ModuleSearch, PythonPath, added_paths
 from gonogo.evidence.script.names import NameResolver, Names
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.script.syntax_index import absolute_module
 from gonogo.evidence.script.values import Value
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 
 MAX_SCRIPTS = 400
@@ -30,9 +30,9 @@ class Project:
     Scripts that share a project read each file once: of a folder of many, make one project and call :meth:`script`.
     """
 
-    def __init__(self, root: Path, entry: SourceFile | None = None) -> None:
+    def __init__(self, root: Path, entry: SourceFile | None = None, path: PythonPath | None = None) -> None:
         self.root = os.path.realpath(root)
-        self.search = ModuleSearch(self.root)
+        self.search = ModuleSearch(self.root, path)
         self.by_module: dict[str, Script] = {}
         self.tops: set[str] = set()
         """The first parts of the modules' names."""
@@ -74,9 +74,16 @@ class Project:
             self._imports.clear()
         elif script.source is not source:
             script.take(source)
-        if b"sys.path" in source.data and self.search.add(added_paths(script.index, path)):
+        if self._takes_paths_of(script, path):
             self._imports.clear()
         return script
+
+    def _takes_paths_of(self, script: Script, path: str) -> bool:
+        """Take what a script puts on ``sys.path`` into the search; whether that is anything new."""
+        if b"sys" not in script.source.data or b"path" not in script.source.data:
+            return False
+        cwd = self.search.path.cwd if self.search.path is not None else ""
+        return self.search.add(added_paths(script.index, path, cwd))
 
     def _new_script(self, source: SourceFile, path: str, module: str = "") -> Script:
         package = self.search.package_of(path)
@@ -137,6 +144,10 @@ class Project:
             self._scripts[real] = None
             return None
         script = self._scripts[real] = self._new_script(source, real, module)
+        if self.search.path is not None and self._takes_paths_of(script, real):
+            self._imports.clear()
+            for view in self._views.values():
+                view.forget_absent()
         return script
 
     def _shown(self, real: str) -> str:
@@ -161,6 +172,10 @@ class ProjectView:
         self._starred: dict[str, Names | None] = {}
         self._asking: set[str] = set()
         self._named: dict[str, Names | None] = {}
+
+    def forget_absent(self) -> None:
+        """Look again for what was not found: another folder is searched now."""
+        self._found = {name: at for name, at in self._found.items() if at is not None}
 
     def imported(self) -> tuple[Script, ...]:
         """The project's modules that the script imports, in the order of the file."""
@@ -187,7 +202,11 @@ class ProjectView:
     def _script(self, dotted: str, level: int = 0) -> Script | None:
         if not dotted or "" in dotted.split("."):
             return None
-        path = self.project.search.module(dotted, self.folder)
+        search = self.project.search
+        if search.path is not None and level and self.script.package:
+            path = search.beside_package(dotted, self.top)
+            return self.project.script_at(path, dotted) if path is not None else None
+        path = search.module(dotted, self.folder)
         if path is None and self.top != self.folder and level:
             path = self.project.search.module(dotted, self.top)
         return self.project.script_at(path, dotted) if path is not None else None
@@ -205,7 +224,7 @@ class ProjectView:
             return None
         for i in range(len(parts), 0, -1):
             module = ".".join(parts[:i])
-            script = self._script(module, 1) or self.project.by_module.get(module)
+            script = self._script(module) or self._script(module, 1) or self.project.by_module.get(module)
             if script is not None and script is not self.script:
                 return script, ".".join(parts[i:])
         return None
@@ -271,15 +290,27 @@ class ProjectView:
     def kinds(self, dotted: str) -> Names | None:
         """What made the object that a module of the project holds under that name."""
         at = self._at(dotted)
-        if at is None or not at[1] or "." in at[1]:
+        key = f"kinds of {dotted}"
+        if at is None or not at[1] or "." in at[1] or key in self._asking or len(self._asking) > _MAX_DEPTH:
             return None
         bindings = at[0].index.module.names.get(at[1])
-        return at[0].names.kinds_agreed(bindings) if bindings else None
+        self._asking.add(key)  # `from .video import video` in a package leads back to itself
+        try:
+            return at[0].names.kinds_agreed(bindings) if bindings else None
+        finally:
+            self._asking.discard(key)
 
     def result(self, dotted: str, path: tuple[int, ...]) -> Names | None:
         """What a function of the project returns."""
         at = self._at(dotted)
-        return at[0].names.returned_by(at[1], path) if at is not None and at[1] else None
+        key = f"result of {dotted} {path}"
+        if at is None or not at[1] or key in self._asking or len(self._asking) > _MAX_DEPTH:
+            return None
+        self._asking.add(key)
+        try:
+            return at[0].names.returned_by(at[1], path)
+        finally:
+            self._asking.discard(key)
 
     def value(self, dotted: str) -> Value | None:
         """The value of a constant in another module of the project."""

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Protocol, TypeVar
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.script.edits import ScriptEditor
 from gonogo.evidence.script.flow import bound_to
-from gonogo.evidence.script.index import FUNCTIONS, LOOPS, Function, ScriptIndex
 from gonogo.evidence.script.names import Elsewhere, NameResolver
 from gonogo.evidence.script.node_context import contexts_around, tests_around
 from gonogo.evidence.script.parse import Parsed, ScriptProblem, parse, without_collecting
+from gonogo.evidence.script.syntax_index import FUNCTIONS, LOOPS, Function, ScriptIndex
 from gonogo.evidence.script.values import Value, ValueResolver
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Edit
 
 _Node = TypeVar("_Node", bound=ast.AST)

@@ -8,14 +8,14 @@ from functools import cached_property
 from itertools import chain
 from typing import TypeGuard, TypeVar
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.script.calls import Call, Passed
 from gonogo.evidence.script.classes import ClassInfo
-from gonogo.evidence.script.index import FUNCTIONS, position
 from gonogo.evidence.script.nodes import dotted
 from gonogo.evidence.script.parse import ScriptProblem
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.spelling import matches
+from gonogo.evidence.script.syntax_index import FUNCTIONS, position
+from gonogo.evidence.source_file import SourceFile
 
 _Found = TypeVar("_Found")
 

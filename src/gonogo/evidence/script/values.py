@@ -11,9 +11,9 @@ import msgspec
 
 from gonogo.evidence.field import Field, Status
 from gonogo.evidence.script.flow import reaching, scope_binding
-from gonogo.evidence.script.index import Binding
 from gonogo.evidence.script.names import NameResolver
 from gonogo.evidence.script.nodes import dotted
+from gonogo.evidence.script.syntax_index import Binding
 from gonogo.finding import Text
 
 _UNDEFINED = Text("{name} is not defined in this file", "{name} 不是在这个文件中定义的")

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.script.index import FUNCTIONS
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.script.syntax_index import FUNCTIONS
 from gonogo.finding import Edit
 
 _PURE = frozenset(

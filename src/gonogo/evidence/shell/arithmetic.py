@@ -1,58 +1,219 @@
-"""``$(( … ))`` with whole numbers."""
+"""``$(( … ))`` with whole numbers, as the shell computes them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import Any
+from itertools import pairwise
 
 _MAX_NUMBER = 1 << 62
+_MAX_DEPTH = 24
+_TOKEN = re.compile(
+    r"\s*(?:(\d[\w#@]*)|([A-Za-z_]\w*)|(\*\*|<<=|>>=|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|[-+*/%&|^]=|[-+*/%<>=!~&|^?:(),\[\]]))"
+)
+_LEVELS = (
+    ("||",), ("&&",), ("|",), ("^",), ("&",), ("==", "!="), ("<", ">", "<=", ">="), ("<<", ">>"), ("+", "-"),
+    ("*", "/", "%"), ("**",),
+)  # fmt: skip
+_ASSIGNING = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="})
+
+Look = Callable[[str, int | None], str | None]
+"""The value of a variable, or of an array's element; None where it can't be told."""
+Put = Callable[[str, int | None, int | None], None]
+"""Sets a variable, or an array's element; None: to a number that can't be told."""
 
 
-Value = Callable[[Any, int], str | None]
-"""What a variable, an expansion or a string comes to, at some depth; None where that can't be told."""
+class Unsettled(Exception):
+    """The number can't be told."""
 
 
-def evaluate(node: Any, text: Callable[[Any], str], value: Value, depth: int = 0) -> int | None:
-    """The number that a node comes to, or None where it can't be told. ``text`` is what stands there."""
-    if depth > 24:
-        return None
-    number = _evaluate(node, text, value, depth)
-    return number if number is not None and abs(number) < _MAX_NUMBER else None
-
-
-def _evaluate(node: Any, text: Callable[[Any], str], value: Value, depth: int) -> int | None:
-    kind = node.type
-    if kind in ("arithmetic_expansion", "parenthesized_expression", "test_command"):
-        inside = node.named_children
-        return evaluate(inside[0], text, value, depth + 1) if len(inside) == 1 else None
-    if kind in ("number", "word"):
-        return _number(text(node))
-    if kind in ("variable_name", "simple_expansion", "expansion", "string", "command_substitution"):
-        found = value(node, depth)
-        return _number(found) if found is not None else None
-    if kind == "unary_expression":
-        operand = evaluate(node.named_children[-1], text, value, depth + 1) if node.named_children else None
-        sign = text(node)[:1]
-        if operand is None:
-            return None
-        return {"-": -operand, "+": operand, "!": int(not operand)}.get(sign)
-    if kind == "binary_expression":
-        left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-        operator = node.child_by_field_name("operator")
-        if left is None or right is None or operator is None:
-            return None
-        return combined(evaluate(left, text, value, depth + 1), text(operator), evaluate(right, text, value, depth + 1))
-    if kind == "ternary_expression" and len(node.named_children) == 3:
-        condition, yes, no = node.named_children
-        tested = evaluate(condition, text, value, depth + 1)
-        return None if tested is None else evaluate(yes if tested else no, text, value, depth + 1)
-    return None
-
-
-def _number(text: str) -> int | None:
+def evaluate(text: str, look: Look, put: Put) -> int | None:
+    """The number that an expression comes to, or None where it can't be told; what it sets is set."""
+    tokens: list[str] = []
+    position = 0
     text = text.strip()
-    digits = text.removeprefix("-")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None or len(tokens) > 500:
+            return None
+        tokens.append(match[0].strip())
+        position = match.end()
+    if not tokens:
+        return 0
+    evaluator = _Evaluator(tokens, look, put)
+    try:
+        number = evaluator.comma()
+        if evaluator.at != len(tokens):
+            raise Unsettled
+    except Unsettled:
+        for name, following in zip(tokens, [*tokens[1:], ""], strict=True):
+            if name.isidentifier() and (following in _ASSIGNING or following in ("++", "--", "[")):
+                put(name, None, None)
+        for before, name in pairwise(tokens):
+            if before in ("++", "--") and name.isidentifier():
+                put(name, None, None)
+        return None
+    return number
+
+
+class _Evaluator:
+    def __init__(self, tokens: list[str], look: Look, put: Put, depth: int = 0) -> None:
+        self.tokens = tokens
+        self.at = 0
+        self.look = look
+        self.put = put
+        self.depth = depth
+        self.idle = 0
+        """In a branch that is not taken: nothing is set."""
+
+    def peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ""
+
+    def take(self) -> str:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def comma(self) -> int:
+        number = self.assigned()
+        while self.peek() == ",":
+            self.take()
+            number = self.assigned()
+        return number
+
+    def assigned(self) -> int:
+        start = self.at
+        target = self.target()
+        if target is not None and self.peek() in _ASSIGNING:
+            operator = self.take()
+            number = self.assigned()
+            if operator != "=":
+                number = self.combined(self.value(target), operator[:-1], number)
+            self.set(target, number)
+            return number
+        self.at = start
+        return self.ternary()
+
+    def target(self) -> tuple[str, int | None] | None:
+        if not self.peek().isidentifier():
+            return None
+        name = self.take()
+        if self.peek() != "[":
+            return name, None
+        self.take()
+        index = self.comma()
+        if self.take() != "]":
+            raise Unsettled
+        return name, index
+
+    def set(self, target: tuple[str, int | None], number: int) -> None:
+        if not self.idle:
+            self.put(*target, number)
+
+    def value(self, target: tuple[str, int | None]) -> int:
+        if self.idle:
+            return 0
+        text = self.look(*target)
+        if text is None:
+            raise Unsettled
+        return self.number(text)
+
+    def number(self, text: str) -> int:
+        text = text.strip()
+        sign = -1 if text.startswith("-") else 1
+        digits = text.lstrip("-+") if text[:1] in "-+" and text else text
+        if not text:
+            return 0
+        if re.fullmatch(r"0[0-7]+", digits):
+            return sign * int(digits, 8)
+        if re.fullmatch(r"0[xX][0-9a-fA-F]+", digits):
+            return sign * int(digits, 16)
+        if re.fullmatch(r"\d{1,18}", digits) and not (len(digits) > 1 and digits[0] == "0"):
+            return sign * int(digits)
+        based = re.fullmatch(r"(\d+)#([0-9a-z]+)", digits)
+        if based is not None and 2 <= int(based[1]) <= 36:
+            try:
+                return sign * int(based[2], int(based[1]))
+            except ValueError:
+                raise Unsettled from None
+        if text.isidentifier() and self.depth < _MAX_DEPTH:
+            other = self.look(text, None)
+            if other is None:
+                raise Unsettled
+            self.depth += 1
+            try:
+                return self.number(other)
+            finally:
+                self.depth -= 1
+        raise Unsettled
+
+    def ternary(self) -> int:
+        condition = self.level(0)
+        if self.peek() != "?":
+            return condition
+        self.take()
+        self.idle += not condition
+        yes = self.assigned()
+        self.idle -= not condition
+        if self.take() != ":":
+            raise Unsettled
+        self.idle += bool(condition)
+        no = self.assigned()
+        self.idle -= bool(condition)
+        return yes if condition else no
+
+    def level(self, depth: int) -> int:
+        if depth == len(_LEVELS):
+            return self.unary()
+        left = self.level(depth + 1)
+        while self.peek() in _LEVELS[depth]:
+            operator = self.take()
+            if operator == "**":
+                return self.combined(left, operator, self.level(depth))
+            settled = (operator == "&&" and not left) or (operator == "||" and left != 0)
+            self.idle += settled
+            right = self.level(depth + 1)
+            self.idle -= settled
+            left = self.combined(left, operator, right)
+        return left
+
+    def combined(self, left: int, operator: str, right: int) -> int:
+        found = combined(left, operator, right)
+        if found is None:
+            if self.idle:
+                return 0
+            raise Unsettled
+        return found
+
+    def unary(self) -> int:
+        token = self.peek()
+        if token in ("++", "--"):
+            self.take()
+            target = self.target()
+            if target is None:
+                raise Unsettled
+            number = self.value(target) + (1 if token == "++" else -1)
+            self.set(target, number)
+            return number
+        if token in ("-", "+", "!", "~"):
+            self.take()
+            operand = self.unary()
+            return {"-": -operand, "+": operand, "!": int(not operand), "~": ~operand}[token]
+        if token == "(":
+            self.take()
+            number = self.comma()
+            if self.take() != ")":
+                raise Unsettled
+            return number
+        target = self.target()
+        if target is not None:
+            number = self.value(target)
+            if self.peek() in ("++", "--"):
+                self.set(target, number + (1 if self.take() == "++" else -1))
+            return number
+        if not token[:1].isdigit():
+            raise Unsettled
+        return self.number(self.take())
 
 
 def combined(left: int | None, operator: str, right: int | None) -> int | None:
@@ -66,6 +227,11 @@ def combined(left: int | None, operator: str, right: int | None) -> int | None:
         return quotient if operator == "/" else left - quotient * right
     if operator == "**":
         return left**right if 0 <= right < 64 and abs(left) < 1 << 16 else None
+    if operator in ("<<", ">>"):
+        if not 0 <= right < 62:
+            return None
+        shifted = left << right if operator == "<<" else left >> right
+        return shifted if abs(shifted) < _MAX_NUMBER else None
     values = {
         "+": left + right,
         "-": left - right,
@@ -78,5 +244,9 @@ def combined(left: int | None, operator: str, right: int | None) -> int | None:
         "!=": int(left != right),
         "&&": int(bool(left) and bool(right)),
         "||": int(bool(left) or bool(right)),
+        "&": left & right,
+        "|": left | right,
+        "^": left ^ right,
     }
-    return values.get(operator)
+    number = values.get(operator)
+    return number if number is not None and abs(number) < _MAX_NUMBER else None

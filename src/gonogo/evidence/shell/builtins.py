@@ -7,15 +7,14 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import Place
-from gonogo.evidence.shell.conditions import test_words
 from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Text
 
 _READ = Text("`{name}` is read from the standard input", "`{name}` 从标准输入读取")
 _NOTHING = """
-    echo printf : true trap ulimit wait sleep mkdir rm cp mv ls chmod touch which type hash umask history alias popd
+    echo printf : true ulimit wait sleep rm cp mv ls chmod touch which type hash umask history alias
     nvidia-smi date tee grep sed awk cat find sort uniq head tail wc tr cut pip pip3 conda mamba module shopt kill pkill
     ps free df hostname whoami uname git wget curl tar unzip apt apt-get jobs disown logger printenv id ln stat md5sum
     sync clear shuf seq nproc du diff basename dirname realpath readlink expr bc jq column tput rsync scp yes openssl
@@ -37,8 +36,18 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
     if name in ("return", "break", "continue"):
         state.leaving = name
         return SUCCESS
-    if name in ("cd", "pushd"):
+    if name == "cd":
         return _cd(arguments, state)
+    if name in ("pushd", "popd"):
+        return _put_aside(name, arguments, state)
+    if name == "mkdir":
+        return _make_folders(arguments, state)
+    if name == "trap":
+        if len(arguments) > 1 and any(word.value in ("EXIT", "0") for word in arguments[1:]):
+            state.on_exit = None if arguments[0].value in ("-", "") else arguments[0]
+        return SUCCESS
+    if name == "shopt":
+        return _switch_options(arguments, state)
     if name == "shift":
         return _shift(arguments, state)
     if name == "set":
@@ -54,11 +63,8 @@ def run_builtin(name: str, arguments: Sequence[ShellWord], state: State, place: 
             piece = Piece(None, place.source, place.start, place.end, many=True, reason=_READ.format(name=target))
             state.set(target, Variable((), place, array=(ShellWord((piece,), place),)))
         return SUCCESS
-    if name == "test":
-        return test_words(list(arguments))
     if name == "getopts":
-        # Without arguments there are no options to take.
-        return ExitStatus(False, assumed=not state.arguments_given) if not state.positional else UNSURE
+        return _next_option(arguments, state, place)
     if name == "false":
         return FAILURE
     if name in ("conda", "mamba") and arguments and arguments[0].value == "run":
@@ -91,26 +97,152 @@ def read_words(arguments: Sequence[ShellWord], text: str, separators: str, state
 
 def _cd(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     words = [word for word in arguments if word.value is None or not word.value.startswith("-")]
+    before = state.cwd if state.cwd_known else None
     if not words:
         if any(word.value == "-" for word in arguments):
-            state.cwd_known = False
-        else:
-            state.cwd, state.cwd_known = Path.home(), True
+            if state.previous is None:
+                state.cwd_known = False
+            else:
+                state.cwd = state.previous
+        elif (arguments and all(word.value in ("-P", "-L", "--") for word in arguments)) or not arguments:
+            state.cwd, state.cwd_known = _home(state), True
+        state.previous = before
         return SUCCESS
     target = words[0].value
     if target is None:
-        state.cwd_known = False
+        state.cwd_known, state.previous = False, before
         return SUCCESS
+    if not target:
+        return SUCCESS  # bash stays where it is
     absolute = os.path.isabs(target)
     moved = os.path.normpath(os.path.join(state.cwd, target))
-    if (absolute or state.cwd_known) and not os.path.isdir(moved):
-        # Another machine's folder, or one that is made first: what will lie in it can't be told.
-        state.cwd, state.cwd_known = Path(moved), False
-        return SUCCESS
-    if not state.cwd_known and not absolute and not os.path.isdir(moved):
-        return SUCCESS  # a folder of wherever the script is started
-    state.cwd = Path(moved)
+    if not os.path.isdir(moved) and moved not in state.made:
+        return _leave(target, moved, state, before, absolute=absolute)
+    state.cwd, state.previous = Path(moved), before
     state.cwd_known = state.cwd_known or absolute or _names_script_folder(words[0])
+    return SUCCESS
+
+
+def _leave(target: str, moved: str, state: State, before: Path | None, *, absolute: bool) -> ExitStatus:
+    """``cd`` to a folder that is not here: another machine's, or one of wherever the script is started."""
+    if not absolute and not state.cwd_known:
+        root = _start_of(target, state)
+        if root is None:
+            return RAN
+        state.cwd_assumed, state.cwd = root, Path(os.path.normpath(root / target))
+        return SUCCESS
+    # What will lie in it can't be told.
+    state.cwd, state.cwd_known, state.previous = Path(moved), False, before
+    return RAN
+
+
+def _start_of(target: str, state: State) -> Path | None:
+    """The folder above the script's from which ``cd target`` works: it is started there, and nowhere else."""
+    if state.cwd_assumed is not None or target.startswith((".", "~")):
+        return None
+    for folder in state.cwd.parents:
+        if (folder / target).is_dir():
+            return folder
+        if any((folder / name).exists() for name in (".git", "pyproject.toml", "setup.py")):
+            break
+    return None
+
+
+def _home(state: State) -> Path:
+    variable = state.variables.get("HOME")
+    return Path((variable.value if variable is not None else None) or Path.home())
+
+
+def _put_aside(name: str, arguments: Sequence[ShellWord], state: State) -> ExitStatus:
+    """``pushd`` and ``popd``."""
+    if name == "popd":
+        if arguments or not state.folders:
+            state.cwd_known = state.cwd_known and not arguments
+            return UNSURE if arguments else FAILURE
+        state.previous = state.cwd if state.cwd_known else None
+        (state.cwd, state.cwd_known), state.folders = state.folders[0], state.folders[1:]
+        return SUCCESS
+    target = arguments[0].value if len(arguments) == 1 else None
+    if target is None or target.startswith(("+", "-")):
+        state.cwd_known = False
+        return UNSURE
+    here = (state.cwd, state.cwd_known)
+    status = _cd(arguments, state)
+    if status.success and not status.ran:
+        state.folders = (here, *state.folders)
+    return status
+
+
+def _make_folders(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
+    """``mkdir``: ``cd`` into what it makes is no change to somewhere else."""
+    for word in arguments:
+        value = word.value
+        if value and not value.startswith("-"):
+            made = os.path.normpath(os.path.join(state.cwd, value))
+            state.made |= {
+                made,
+                *(str(folder) for folder in Path(made).parents if len(str(folder)) > len(str(state.cwd))),
+            }
+    return RAN
+
+
+def _switch_options(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
+    """``shopt -s NAME``."""
+    values = [word.value or "" for word in arguments]
+    names = {value for value in values if value and not value.startswith("-")}
+    if "-s" in values:
+        state.options |= names
+    elif "-u" in values:
+        state.options -= names
+    return SUCCESS
+
+
+def _next_option(arguments: Sequence[ShellWord], state: State, place: Place) -> ExitStatus:
+    """``getopts an: NAME``."""
+    if not state.arguments_given and not state.positional:
+        return ExitStatus(False, assumed=True)  # without arguments there are no options to take
+    texts = [word.value for word in arguments]
+    given = [word.value for word in state.positional]
+    counter = state.variables.get("OPTIND")
+    at = counter.value if counter is not None else "1"
+    if len(texts) != 2 or None in texts or None in given or at is None or not at.isdigit() or not state.arguments_given:
+        for name in (*(text for text in texts[1:2] if text), "OPTARG", "OPTIND"):
+            state.forget(name, place, _READ.format(name=name))
+        return UNSURE
+    spec, name = texts[0] or "", texts[1] or ""
+    index, within = int(at), state.option_at
+
+    def put(variable: str, text: str) -> None:
+        state.set(variable, Variable((Piece(text, place.source, place.start, place.end),), place))
+
+    word = given[index - 1] if 0 < index <= len(given) else None
+    if word is None or (within == 0 and (not word.startswith("-") or word in ("-", "--"))):
+        put(name, "?")
+        put("OPTIND", str(index + 1 if word == "--" else index))
+        return FAILURE
+    letter = word[within or 1]
+    within = (within or 1) + 1
+    known = spec.find(letter) if letter != ":" else -1
+    if known < 0:
+        put(name, "?")
+        state.variables["OPTARG"] = Variable(unset=True)
+    elif spec[known + 1 : known + 2] == ":":
+        argument = word[within:] or (given[index] if index < len(given) else None)
+        index += 0 if word[within:] else 1
+        within = len(word)
+        if argument is None:
+            put(name, "?")
+            state.variables["OPTARG"] = Variable(unset=True)
+        else:
+            put(name, letter)
+            put("OPTARG", argument)
+    else:
+        put(name, letter)
+        state.variables["OPTARG"] = Variable(unset=True)
+    if within >= len(word):
+        index, within = index + 1, 0
+    state.option_at = within
+    put("OPTIND", str(min(index, len(given) + 1)))
     return SUCCESS
 
 
@@ -130,14 +262,27 @@ def _shift(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
     return SUCCESS
 
 
+_LETTERS = {"e": "errexit", "u": "nounset", "f": "noglob", "a": "allexport", "x": "xtrace"}
+
+
 def _set(arguments: Sequence[ShellWord], state: State) -> ExitStatus:
-    for index, word in enumerate(arguments):
-        value = word.value
-        if value == "--":
-            state.positional, state.arguments_given = tuple(arguments[index + 1 :]), True
+    index = 0
+    while index < len(arguments):
+        value = arguments[index].value
+        if value is None:
+            state.positional, state.arguments_given = (), False
             break
-        if value in ("-a", "-o") and (value == "-a" or [w.value for w in arguments[index + 1 :]] == ["allexport"]):
-            state.export_all = True
-        elif value == "+a":
-            state.export_all = False
+        if value == "--" or not value.startswith(("-", "+")) or value == "-":
+            rest = arguments[index + (value in ("--", "-")) :]
+            complete = not any(word.many for word in rest)
+            if rest or value == "--":
+                state.positional, state.arguments_given = tuple(rest if complete else ()), complete
+            break
+        names = {_LETTERS[letter] for letter in value[1:] if letter in _LETTERS}
+        if value[1:].endswith("o") and index + 1 < len(arguments):
+            index += 1
+            names.add(arguments[index].value or "")
+        state.options = state.options | names if value[0] == "-" else state.options - names
+        index += 1
+    state.export_all = "allexport" in state.options
     return SUCCESS

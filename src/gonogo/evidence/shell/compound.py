@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-from fnmatch import fnmatchcase
+import re
+from itertools import pairwise
 from typing import Any
 
-import msgspec
-
-from gonogo.evidence.document.source_file import Place
-from gonogo.evidence.shell.arithmetic import combined
 from gonogo.evidence.shell.conditions import holds
-from gonogo.evidence.shell.expansion import expand, expand_words, number_of
+from gonogo.evidence.shell.expansion import expand, expand_text, expand_words, number_in, pattern_in, word_at
+from gonogo.evidence.shell.lexer import Lexer
 from gonogo.evidence.shell.shell import Shell
 from gonogo.evidence.shell.state import CHANGED_IN_LOOP, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
-from gonogo.evidence.shell.text import Piece, text_of
+from gonogo.evidence.shell.text import Piece, ShellWord, matches, text_of
+from gonogo.evidence.source_file import Place
 
 _MAX_ITERATIONS = 32
 _WRITING = (">", ">>", ">|", "&>", "&>>")
-_CHANGING = ("++", "--", "+=", "-=", "*=", "/=", "=")
-_DECLARING = {"export": True, "declare": False, "typeset": False, "local": False, "readonly": False}
 
 
 def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
@@ -37,12 +34,16 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
         return _pipeline(shell, node, state)
     if kind == "subshell":
         own = state.copy()
+        own.on_exit = None
         status = shell.statements(node.children, own)
+        shell.at_exit(own)
         state.written.update(own.written)
+        state.made |= own.made
         return status
     if kind == "negated_command":
         inside = node.named_children
-        return shell.statement(inside[0], state).negated() if inside else UNSURE
+        with shell.asked():
+            return shell.statement(inside[0], state).negated() if inside else UNSURE
     if kind == "test_command":
         return holds(shell, node, state)
     if kind == "if_statement":
@@ -58,35 +59,14 @@ def follow(shell: Shell, node: Any, state: State) -> ExitStatus:
         if name is not None and body is not None:
             state.functions[shell.text(name)] = (body, shell.source)
         return SUCCESS
-    if kind == "declaration_command":
-        return _declaration(shell, node, state)
-    if kind == "unset_command":
-        for child in node.named_children:
-            if child.type in ("variable_name", "word") and not shell.text(child).startswith("-"):
-                state.variables[shell.text(child)] = Variable(unset=True)
-        return SUCCESS
     return UNSURE
 
 
 def _arithmetic(shell: Shell, node: Any, state: State) -> ExitStatus:
     """``(( N > 2 ))``, ``(( N++ ))``, ``(( N += 2 ))``."""
-    inside = node.named_children
-    if len(inside) != 1:
-        return UNSURE
-    expression = inside[0]
-    target = expression.named_children[0] if expression.named_children else None
-    operator = next((shell.text(child) for child in expression.children if not child.is_named), "")
-    if target is None or target.type not in ("variable_name", "word") or operator not in _CHANGING:
-        number = number_of(shell, expression, state)
-        return UNSURE if number is None else ExitStatus(number != 0)
-    name = shell.text(target)
-    before = number_of(shell, target, state)
-    by = number_of(shell, expression.named_children[-1], state) if operator not in ("++", "--") else 1
-    after = by if operator == "=" else combined(before, operator[0], by)
-    place = shell.place(expression)
-    piece = Piece(None if after is None else str(after), place.source, place.start, place.end)
-    state.set(name, Variable((piece,), place))
-    return UNSURE
+    close = Lexer(shell.source.data, shell.limit).closing(node.start_byte + 2)
+    number = number_in(shell, node.start_byte + 2, close, state) if close is not None else None
+    return UNSURE if number is None else ExitStatus(number != 0)
 
 
 def _list(shell: Shell, node: Any, state: State) -> ExitStatus:
@@ -97,10 +77,22 @@ def _list(shell: Shell, node: Any, state: State) -> ExitStatus:
         operator = next((child.type for child in current.children if child.type in ("&&", "||")), "&&")
         chain.append((operator, current.named_children[-1]))
         current = current.named_children[0]
-    status = shell.statement(current, state)
-    for operator, right in reversed(chain):
+    with shell.asked():
+        status = shell.statement(current, state)
+    for index, (operator, right) in enumerate(reversed(chain)):
         if state.gone:
             break
+        if index + 1 < len(chain):
+            with shell.asked():
+                status = _chained(shell, status, operator, right, state)
+        else:
+            status = _chained(shell, status, operator, right, state)
+    return status
+
+
+def _chained(shell: Shell, status: ExitStatus, operator: str, right: Any, state: State) -> ExitStatus:
+    """How ``… && right`` ends, where what stands before it ended with ``status``."""
+    if operator:
         wanted = operator == "&&"
         if status.success is None or status.assumed:
             branch = state.copy()
@@ -144,7 +136,8 @@ def _if(shell: Shell, node: Any, state: State) -> ExitStatus:
             settled = True
             break
         condition, body = _condition_and_body(clause)
-        status = shell.statements(condition, state).as_condition()
+        with shell.asked():
+            status = shell.statements(condition, state).as_condition()
         if status.success is False and not status.assumed:
             continue
         branch = state.copy()
@@ -176,30 +169,20 @@ def _condition_and_body(clause: Any) -> tuple[list[Any], list[Any]]:
 
 def _case(shell: Shell, node: Any, state: State) -> ExitStatus:
     value = node.child_by_field_name("value")
-    text = text_of(expand(shell, value, state)) if value is not None else None
+    text = text_of(expand(shell, word_at(shell, value.start_byte), state)) if value is not None else None
     possible: list[State] = []
+    falling = False
     for item in (child for child in node.children if child.type == "case_item"):
-        patterns = item.children_by_field_name("value")
-        matches: list[bool | None] = []
-        for pattern in patterns:
-            wanted = text_of(expand(shell, pattern, state))
-            if wanted is None:
-                matches.append(None)
-            elif wanted == "*":
-                matches.append(True)
-            elif text is None:
-                matches.append(None)
-            else:
-                matches.append(len(text) <= 4096 and fnmatchcase(text, wanted))
-        if not any(match is not False for match in matches):
+        results, end = _patterns(shell, item, text, state)
+        if not falling and not any(result is not False for result in results):
             continue
-        values = {id(pattern) for pattern in patterns}
-        starts = {pattern.start_byte for pattern in patterns}
-        body = [child for child in item.children if id(child) not in values and child.start_byte not in starts]
+        body = [child for child in item.children if child.start_byte >= end]
         branch = state.copy()
         shell.statements(body, branch)
         possible.append(branch)
-        if True in matches:
+        if any(child.type in (";&", ";;&") for child in item.children):
+            return _unknown_turns(shell, node, state, body, "")
+        if True in results:
             break
     else:
         possible.append(state.copy())
@@ -207,15 +190,41 @@ def _case(shell: Shell, node: Any, state: State) -> ExitStatus:
     return SUCCESS
 
 
+def _patterns(shell: Shell, item: Any, text: str | None, state: State) -> tuple[list[bool | None], int]:
+    """Whether each of a branch's patterns matches, and where they end."""
+    results: list[bool | None] = []
+    end = item.start_byte
+    for pattern in item.children_by_field_name("value"):
+        if pattern.start_byte < end:
+            continue
+        word = word_at(shell, pattern.start_byte, pattern=True)
+        end = max(word.end_byte, pattern.start_byte + 1)
+        if shell.source.data[word.start_byte : word.end_byte] == b"*":
+            results.append(True)
+            continue
+        wanted = pattern_in(shell, word.parts, state)
+        results.append(None if wanted is None or text is None or len(text) > 4096 else matches(wanted, text))
+    return results, end
+
+
 def _for(shell: Shell, node: Any, state: State) -> ExitStatus:
     variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
     if variable is None or body is None:
         return UNSURE
-    words = [word for value in node.children_by_field_name("value") for word in expand_words(shell, value, state)]
     name = shell.text(variable)
-    known = all(word.value is not None and not any(c in word.value for c in "*?{") for word in words)
-    if not words or not known or len(words) > _MAX_ITERATIONS:
-        return _unknown_turns(shell, node, state, [body], name)
+    start = next((child.end_byte for child in node.children if child.type == "in"), None)
+    if start is None:
+        words = list(state.positional)
+        if not state.arguments_given:
+            return _unknown_turns(shell, node, state, [body], name)
+    else:
+        lexed = Lexer(shell.source.data, shell.limit).words(start)
+        words = [made for word in lexed for made in expand_words(shell, word, state)]
+        if failed := shell.failed(state):
+            return failed
+    known = all(word.value is not None and not word.many and not _is_pattern(word) for word in words)
+    if (not words and start is None) or not known or len(words) > _MAX_ITERATIONS:
+        return _unknown_turns(shell, node, state, [body], name) if words or not known else SUCCESS
     for word in words:
         state.set(name, Variable(word.pieces, word.place))
         shell.statement(body, state)
@@ -228,23 +237,65 @@ def _for(shell: Shell, node: Any, state: State) -> ExitStatus:
     return SUCCESS
 
 
+def _is_pattern(word: ShellWord) -> bool:
+    """A pattern that no file here matches: where it trains some may."""
+    return any(not piece.quoted and any(sign in (piece.text or "") for sign in "*?") for piece in word.pieces)
+
+
+def _counted(shell: Shell, node: Any, state: State, body: Any) -> ExitStatus:
+    """``for ((i = 0; i < 3; i++))``."""
+    opening = next((child.start_byte for child in node.children if child.type == "(("), None)
+    close = Lexer(shell.source.data, shell.limit).closing(opening + 2) if opening is not None else None
+    if opening is None or close is None:
+        return _unknown_turns(shell, node, state, [body], "")
+    data = shell.source.data
+    edges = [opening + 1, *(at for at in range(opening + 2, close) if data[at] == 59), close]
+    if len(edges) != 4:
+        return _unknown_turns(shell, node, state, [body], "")
+    parts = [(first + 1, last) for first, last in pairwise(edges)]
+    before = state.copy()
+    if number_in(shell, *parts[0], state) is None:
+        return _unknown_turns(shell, node, state, [body], "")
+    for _turn in range(_MAX_ITERATIONS):
+        number = number_in(shell, *parts[1], state) if data[slice(*parts[1])].strip() else 1
+        if number is None:
+            break
+        if number == 0:
+            return SUCCESS
+        shell.statement(body, state)
+        if state.leaving in ("continue", "break"):
+            ends, state.leaving = state.leaving == "break", ""
+            if ends:
+                return SUCCESS
+        if state.gone:
+            return SUCCESS
+        if number_in(shell, *parts[2], state) is None:
+            break
+    state.become(before)
+    for name in set(re.findall(r"[A-Za-z_]\w*", data[opening:close].decode("utf-8", "replace"))):
+        state.forget(name, shell.place(node), CHANGED_IN_LOOP.format(name=name, line=shell.place(node).line))
+    return _unknown_turns(shell, node, state, [body], "")
+
+
 def _while(shell: Shell, node: Any, state: State) -> ExitStatus:
     body = node.child_by_field_name("body")
     if body is None:
         return UNSURE
     if node.type == "c_style_for_statement":
-        return _unknown_turns(shell, node, state, [body], "")
+        return _counted(shell, node, state, body)
     condition = [child for child in node.children if child is not body and child.start_byte < body.start_byte]
     until = bool(condition) and condition[0].type == "until"
     condition = [child for child in condition if child.type not in ("while", "until")]
     before = state.copy()
     for _turn in range(_MAX_ITERATIONS):
         trial = state.copy()
-        status = shell.statements(condition, trial).as_condition()
+        with shell.asked():
+            status = shell.statements(condition, trial).as_condition()
         success = status.negated().success if until else status.success
         if success is False:
             if status.assumed:
                 shell.statement(body, trial.copy())
+            state.become(trial)
             return SUCCESS
         if success is None or status.assumed:
             break
@@ -282,39 +333,6 @@ def _unknown_turns(shell: Shell, node: Any, state: State, parts: list[Any], name
     return SUCCESS
 
 
-def _declaration(shell: Shell, node: Any, state: State) -> ExitStatus:
-    word = shell.text(node.children[0]) if node.children else ""
-    exported = _DECLARING.get(word, False)
-    removing = False
-    for child in node.named_children:
-        text = shell.text(child)
-        if child.type == "word" and text.startswith("-"):
-            exported = exported or "x" in text
-            removing = removing or (word == "export" and "n" in text)
-            continue
-        if word == "local" and state.locals:
-            target = child.child_by_field_name("name") if child.type == "variable_assignment" else child
-            if target is not None:
-                state.locals[-1].setdefault(shell.text(target), state.variables.get(shell.text(target)))
-        if child.type == "variable_assignment":
-            shell.assign(child, state, exported=exported)
-        elif child.type in ("variable_name", "word") and (exported or removing):
-            _export(text, state, exported and not removing)
-        elif child.type in ("simple_expansion", "string", "concatenation", "expansion"):
-            for made in expand_words(shell, child, state):
-                name, equals, value = (made.value or "").partition("=")
-                if equals and name.isidentifier():
-                    piece = Piece(value, made.place.source, made.place.start, made.place.end)
-                    state.set(name, Variable((piece,), made.place, exported))
-    return SUCCESS
-
-
-def _export(name: str, state: State, exported: bool) -> None:
-    variable = state.variables.get(name)
-    if variable is not None and not variable.unset:
-        state.variables[name] = msgspec.structs.replace(variable, exported=exported)
-
-
 def _redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
     """Follow a command with redirections: heredocs are its input, or the text of a file that it writes."""
     body = node.child_by_field_name("body")
@@ -332,10 +350,10 @@ def _redirected(shell: Shell, node: Any, state: State) -> ExitStatus:
                 whole = shell.source.data[text.start_byte : text.end_byte].decode("utf-8", "surrogateescape")
                 standard_input = (Piece(whole, shell.source, text.start_byte, text.end_byte, literal=True),)
             else:
-                standard_input = tuple(expand(shell, text, state))
+                standard_input = tuple(expand_text(shell, text.start_byte, text.end_byte, state, heredoc=True))
         redirects += [child for child in heredoc.named_children if child.type == "file_redirect"]
     if body is not None:
-        if body.type == "command":
+        if body.type in ("command", "declaration_command", "variable_assignment", "variable_assignments"):
             status = shell.command(body, state, node, standard_input, place)
         else:
             status = shell.statement(body, state)
@@ -365,12 +383,11 @@ def _note_written(
         if child.type == "file_redirect" and any(c.type in _WRITING for c in child.children)
         for target in [child.child_by_field_name("destination")]
         if target is not None
-        for word in expand_words(shell, target, state)
+        for word in expand_words(shell, word_at(shell, target.start_byte), state)
     ]
     if program == "tee":
-        targets += [
-            word for child in body.children_by_field_name("argument") for word in expand_words(shell, child, state)
-        ]
+        lexed = Lexer(shell.source.data, shell.limit).words(body.start_byte)
+        targets += [made for word in lexed[1:] for made in expand_words(shell, word, state)]
     place = shell.place(body)
     made = given if given is not None and program in ("cat", "tee") else None
     for word in targets:

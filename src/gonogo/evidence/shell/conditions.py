@@ -2,159 +2,296 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
-from glob import escape
 from typing import Any
 
-from gonogo.evidence.shell.expansion import expand, look_up, number_of
+import msgspec
+
+from gonogo.evidence.shell.expansion import expand, expand_words, look_up, number_in, pattern_in
+from gonogo.evidence.shell.lexer import Lexer, Parameter, Word
 from gonogo.evidence.shell.reading import Reading
-from gonogo.evidence.shell.state import UNSURE, ExitStatus, State
-from gonogo.evidence.shell.text import ShellWord, text_of
+from gonogo.evidence.shell.state import FAILURE, UNSURE, ExitStatus, State
+from gonogo.evidence.shell.text import matches, text_of
 
-_NUMBERS = {"-eq": "==", "-ne": "!=", "-lt": "<", "-gt": ">", "-le": "<=", "-ge": ">="}
-
-
-class Tested:
-    """A text that a test looks at. ``unset``: nothing sets it, as far as the files tell."""
-
-    def __init__(self, text: str | None, *, unset: bool = False, pattern: bool = False) -> None:
-        self.text = text
-        self.unset = unset
-        self.pattern = pattern
+_NUMBERS = ("-eq", "-ne", "-lt", "-gt", "-le", "-ge")
+_BINARY = frozenset({*_NUMBERS, "=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "=~"})
+_UNARY = frozenset({f"-{letter}" for letter in "abcdefghknoprstuvwxzGLNORS"})
+_MAX_DEPTH = 24
+_SIMPLE_REGEX = re.compile(r"[\w .,:/@%=~^$*+?|()\[\]-]*")
 
 
-def holds(shell: Reading, node: Any, state: State, depth: int = 0) -> ExitStatus:
-    """How a ``test_command`` node ends."""
-    if depth > 24:
+class Tested(msgspec.Struct):
+    """A text that a test looks at; ``unset``: nothing sets it, as far as the files tell."""
+
+    text: str | None
+    unset: bool = False
+    word: Word | None = None
+    """As it is written, between ``[[`` and ``]]``."""
+    arguments: bool = False
+    """It asks for the script's arguments: it is read as it runs without any."""
+
+
+def holds(shell: Reading, node: Any, state: State) -> ExitStatus:
+    """How a ``test_command`` ends."""
+    return holds_at(shell, node.start_byte, state)
+
+
+def holds_at(shell: Reading, start: int, state: State) -> ExitStatus:
+    """How the test ends that begins at a byte."""
+    data = shell.source.data
+    lexer = Lexer(data, shell.limit)
+    if data.startswith(b"((", start):
+        close = lexer.closing(start + 2)
+        number = number_in(shell, start + 2, close, state) if close is not None else None
+        return UNSURE if number is None else ExitStatus(number != 0)
+    if data.startswith(b"[[", start):
+        return _Doubled(shell, state, lexer, start + 2).answer()
+    words = lexer.words(start)
+    if not words or data[words[-1].start_byte : words[-1].end_byte] != b"]":
         return UNSURE
-    kind = node.type
-    if kind == "test_command":
-        if node.children and shell.text(node.children[0]) == "((":
-            number = number_of(shell, node, state)
-            return UNSURE if number is None else ExitStatus(bool(number))
-        inside = node.named_children
-        return holds(shell, inside[0], state, depth + 1) if len(inside) == 1 else UNSURE
-    if kind == "parenthesized_expression":
-        inside = node.named_children
-        return holds(shell, inside[0], state, depth + 1) if len(inside) == 1 else UNSURE
-    if kind == "unary_expression":
-        return _unary(shell, node, state, depth)
-    if kind == "binary_expression":
-        return _binary(shell, node, state, depth)
-    operand = _operand(shell, node, state)
-    return UNSURE if operand.text is None else ExitStatus(bool(operand.text), operand.unset)
+    return test_words(shell, words[1:-1], state)
 
 
-def test_words(words: list[ShellWord]) -> ExitStatus:
+def test_words(shell: Reading, words: Sequence[Word], state: State) -> ExitStatus:
     """How ``test WORDS`` ends."""
-    values = [word.value for word in words]
-    if len(values) == 2 and values[0] in ("-z", "-n") and values[1] is not None:
-        return ExitStatus((values[1] == "") == (values[0] == "-z"))
-    if len(values) == 3 and values[1] in ("=", "==", "!=") and values[0] is not None and values[2] is not None:
-        return ExitStatus((values[0] == values[2]) == (values[1] != "!="))
-    return UNSURE
+    tested: list[Tested] = []
+    for word in words:
+        operand = _unset(shell, word, state)
+        if operand is not None:
+            tested.append(operand)
+            continue
+        arguments = _asks_for_arguments(word)
+        for made in expand_words(shell, word, state):
+            if made.many:
+                return UNSURE
+            tested.append(Tested(made.value, arguments=arguments))
+    found, rest = _either(tested, 0)
+    return UNSURE if rest else found
 
 
-def _operand(shell: Reading, node: Any, state: State) -> Tested:
-    inner = node
-    while (
-        inner.type == "string"
-        and inner.named_child_count == 1
-        and len(shell.text(inner)) - 2 == len(shell.text(inner.named_children[0]))
-    ):
-        inner = inner.named_children[0]
-    name = shell.text(inner).strip("${}") if inner.type in ("simple_expansion", "expansion") else ""
-    if name and (name.isidentifier() or name.isdigit() or name in "@*#"):
-        found, assumed = look_up(shell, inner, name, state, split=False)
-        if found is None:
-            return Tested("", unset=assumed)
-        return Tested(text_of(found), unset=assumed)
-    if inner.type == "expansion" and not state.arguments_given:
-        # ${X+x} and ${X:-}, asked of a variable that nothing sets.
-        children = [child for child in inner.children if child.type not in ("${", "}")]
-        if children and shell.text(children[0]).isidentifier() and len(children) > 1:
-            found, assumed = look_up(shell, inner, shell.text(children[0]), state, split=False)
-            if found is None and assumed and shell.text(children[1]) in ("+", ":+", ":-", "-"):
-                return Tested(text_of(expand(shell, inner, state)), unset=True)
-    return Tested(text_of(expand(shell, node, state)), pattern=node.type in ("extglob_pattern", "word"))
+def _asks_for_arguments(word: Word) -> bool:
+    return any(isinstance(part, Parameter) and part.name[:1].isdigit() for part in word.parts)
 
 
-def _pattern(shell: Reading, parts: Sequence[Any], state: State) -> Tested:
-    """``*","*``: a pattern of several parts, of which those in quotes stand for themselves."""
-    texts = [(part.type, text_of(expand(shell, part, state))) for part in parts]
-    if any(text is None for _, text in texts):
-        return Tested(None)
-    written = [escape(text or "") if kind in ("string", "raw_string") else text or "" for kind, text in texts]
-    return Tested("".join(written), pattern=True)
+def _unset(shell: Reading, word: Word, state: State) -> Tested | None:
+    """``"$X"`` or ``${X:-}`` of a variable that nothing sets: taken as empty, which rests on it."""
+    part = word.parts[0] if len(word.parts) == 1 else None
+    if not isinstance(part, Parameter) or part.kind or part.index is not None:
+        return None
+    found, assumed = look_up(shell, part, part.name, state, split=False)
+    if part.name == "#" and assumed:
+        return Tested(text_of(found) if found is not None else None, True, arguments=True)
+    if found is not None or not assumed:
+        return None
+    if not part.operator:
+        return Tested("", True, arguments=part.name[:1].isdigit())
+    if part.operator in ("+", ":+", ":-", "-"):
+        return Tested(text_of(expand(shell, word, state)), True, arguments=part.name[:1].isdigit())
+    return None
 
 
-def _unary(shell: Reading, node: Any, state: State, depth: int) -> ExitStatus:
-    operator = shell.text(node.children[0]) if node.children else ""
-    operand = node.named_children[-1] if node.named_children else None
-    if operand is None:
+# test, [
+
+
+def _either(words: list[Tested], depth: int) -> tuple[ExitStatus, list[Tested]]:
+    left, rest = _both_of(words, depth)
+    while rest and rest[0].text == "-o":
+        right, rest = _both_of(rest[1:], depth)
+        left = _combined(left, False, right)
+    return left, rest
+
+
+def _both_of(words: list[Tested], depth: int) -> tuple[ExitStatus, list[Tested]]:
+    left, rest = _primary(words, depth)
+    while rest and rest[0].text == "-a":
+        right, rest = _primary(rest[1:], depth)
+        left = _combined(left, True, right)
+    return left, rest
+
+
+def _primary(words: list[Tested], depth: int) -> tuple[ExitStatus, list[Tested]]:
+    if not words:
+        return FAILURE, []
+    if depth > _MAX_DEPTH:
+        return UNSURE, []
+    first = words[0].text
+    if len(words) >= 3 and words[1].text in _BINARY and not (len(words) > 3 and first == "!"):
+        return compared(words[0], words[1].text or "", words[2], None), words[3:]
+    if first == "!" and len(words) > 1:
+        found, rest = _primary(words[1:], depth + 1)
+        return found.negated(), rest
+    if first == "(" and len(words) > 2:
+        found, rest = _either(words[1:], depth + 1)
+        return found, rest[1:] if rest and rest[0].text == ")" else rest
+    if first in _UNARY and len(words) > 1 and not (len(words) > 2 and words[1].text in ("-a", "-o")):
+        return unary(first, words[1]), words[2:]
+    if first is None:
+        return UNSURE, words[1:]
+    return ExitStatus(bool(first), words[0].unset), words[1:]
+
+
+def unary(operator: str, operand: Tested) -> ExitStatus:
+    """``-z X``, ``-n X``; what asks for files can't be told."""
+    if operator not in ("-z", "-n") or operand.text is None:
         return UNSURE
-    if operator == "!":
-        return holds(shell, operand, state, depth + 1).negated()
-    if operator not in ("-z", "-n"):
-        return UNSURE
-    tested = _operand(shell, operand, state)
-    if tested.text is None:
-        return UNSURE
-    return ExitStatus((tested.text == "") == (operator == "-z"), tested.unset)
+    return ExitStatus((operand.text == "") == (operator == "-z"), operand.unset)
 
 
-def _binary(shell: Reading, node: Any, state: State, depth: int) -> ExitStatus:
-    left, right = node.child_by_field_name("left"), node.child_by_field_name("right")
-    operator_node = node.child_by_field_name("operator")
-    if left is None or right is None or operator_node is None:
-        return UNSURE
-    operator = shell.text(operator_node)
-    if operator in ("&&", "||", "-a", "-o"):
-        return _both(
-            holds(shell, left, state, depth + 1), operator in ("&&", "-a"), holds(shell, right, state, depth + 1)
-        )
-    parts = node.children_by_field_name("right")
-    first = _operand(shell, left, state)
-    second = _pattern(shell, parts, state) if len(parts) > 1 else _operand(shell, right, state)
+def compared(first: Tested, operator: str, second: Tested, pattern: str | None) -> ExitStatus:
+    """``A = B``, ``A -lt B``; ``pattern`` is a regular expression for what stands on the right, where it is one."""
     if first.text is None or second.text is None:
         return UNSURE
     assumed = first.unset or second.unset
-    if operator in _NUMBERS or operator in ("<", ">"):
+    if operator in _NUMBERS:
         try:
             one, two = int(first.text), int(second.text)
         except ValueError:
             return UNSURE
-        outcome = {
-            "-eq": one == two,
-            "-ne": one != two,
-            "-lt": one < two,
-            "-gt": one > two,
-            "-le": one <= two,
-            "-ge": one >= two,
-        }.get(operator)
-        return UNSURE if outcome is None else ExitStatus(outcome, assumed)
-    if operator in ("=", "==", "!="):
-        if assumed and first.text != second.text and not _positional(shell, left, right):
-            return UNSURE
-        if second.pattern and any(character in second.text for character in "*?["):
-            same = len(first.text) <= 4096 and fnmatchcase(first.text, second.text)
-        else:
-            same = first.text == second.text
-        return ExitStatus(same == (operator != "!="), assumed)
-    return UNSURE
+        outcomes = (one == two, one != two, one < two, one > two, one <= two, one >= two)
+        return ExitStatus(outcomes[_NUMBERS.index(operator)], assumed)
+    if operator not in ("=", "==", "!="):
+        return UNSURE
+    if assumed and first.text != second.text and not (first.arguments or second.arguments):
+        return UNSURE
+    same = first.text == second.text if pattern is None else len(first.text) <= 4096 and matches(pattern, first.text)
+    return ExitStatus(same == (operator != "!="), assumed)
 
 
-def _positional(shell: Reading, *nodes: Any) -> bool:
-    """Whether a test asks for the script's arguments: it is read as it runs without any."""
-    return any(shell.text(node).strip('"${}')[:1].isdigit() for node in nodes if "$" in shell.text(node))
-
-
-def _both(left: ExitStatus, conjunction: bool, right: ExitStatus) -> ExitStatus:
+def _combined(left: ExitStatus, conjunction: bool, right: ExitStatus) -> ExitStatus:
     decisive = not conjunction
-    for one in (left, right):
-        if one.success is decisive:
-            return one
+    for each in (left, right):
+        if each.success is decisive:
+            return each
     if left.success is None or right.success is None:
         return UNSURE
     return ExitStatus(conjunction, left.assumed or right.assumed)
+
+
+# [[
+
+
+class _Doubled:
+    """Reads ``[[ … ]]``, whose words are not split."""
+
+    def __init__(self, shell: Reading, state: State, lexer: Lexer, start: int) -> None:
+        self.shell = shell
+        self.state = state
+        self.lexer = lexer
+        self.at = start
+        self.depth = 0
+
+    def answer(self) -> ExitStatus:
+        """How it ends."""
+        found = self.either()
+        return found if self.sign() == b"]]" else UNSURE
+
+    def sign(self) -> bytes:
+        """What stands next, where it is a sign of ``[[``'s own."""
+        self.at = self.lexer.blanks(self.at, lines=True)
+        data = self.lexer.data
+        for sign in (b"&&", b"||", b"(", b")", b"<", b">"):
+            if data.startswith(sign, self.at):
+                return sign
+        following = data[self.at + 1 : self.at + 2]
+        if data[self.at : self.at + 1] == b"!" and (not following or following in b" \t\n("):
+            return b"!"
+        return b"]]" if data.startswith(b"]]", self.at) else b""
+
+    def either(self) -> ExitStatus:
+        """``A || B``."""
+        left = self.both()
+        while self.sign() == b"||":
+            self.at += 2
+            left = _combined(left, False, self.both())
+        return left
+
+    def both(self) -> ExitStatus:
+        """``A && B``."""
+        left = self.primary()
+        while self.sign() == b"&&":
+            self.at += 2
+            left = _combined(left, True, self.primary())
+        return left
+
+    def primary(self) -> ExitStatus:
+        """One test."""
+        self.depth += 1
+        if self.depth > 200:
+            return UNSURE
+        sign = self.sign()
+        if sign == b"!":
+            self.at += 1
+            return self.primary().negated()
+        if sign == b"(":
+            self.at += 1
+            found = self.either()
+            if self.sign() != b")":
+                return UNSURE
+            self.at += 1
+            return found
+        first = self.word()
+        if first is None:
+            return UNSURE
+        written = self.lexer.data[first.start_byte : first.end_byte].decode("utf-8", "replace")
+        if written in _UNARY and not self.sign():
+            operand = self.word()
+            return UNSURE if operand is None else unary(written, self.tested(operand))
+        before = self.at
+        sign = self.sign()
+        operator = self.word() if sign in (b"",) else None
+        text = sign.decode() if sign in (b"<", b">") else ""
+        if operator is not None:
+            text = self.lexer.data[operator.start_byte : operator.end_byte].decode("utf-8", "replace")
+        if text in ("<", ">"):
+            self.at += 1
+        if text not in _BINARY:
+            self.at = before
+            tested = self.tested(first)
+            return UNSURE if tested.text is None else ExitStatus(bool(tested.text), tested.unset)
+        return self.binary(first, text)
+
+    def binary(self, first: Word, operator: str) -> ExitStatus:
+        """``A == pattern`` and the others."""
+        self.at = self.lexer.blanks(self.at, lines=True)
+        if operator == "=~":
+            return self.regex(first)
+        word = self.lexer.word(self.at, pattern=True)
+        self.at = word.end_byte
+        pattern = pattern_in(self.shell, word.parts, self.state) if operator in ("=", "==", "!=") else None
+        second = self.tested(word)
+        if operator in ("=", "==", "!=") and pattern is None:
+            return UNSURE
+        plain = not any(character in (second.text or "") for character in "*?[\\")
+        return compared(self.tested(first), operator, second, None if plain else pattern)
+
+    def regex(self, first: Word) -> ExitStatus:
+        """``A =~ regex``, where the regular expression is one of those that all dialects read alike."""
+        word = self.lexer.word(self.at, pattern=True, regex=True)
+        self.at = word.end_byte
+        pieces = [(piece.text, piece.quoted) for piece in expand(self.shell, word, self.state)]
+        text = self.tested(first)
+        if text.text is None or text.unset or any(each is None for each, _ in pieces):
+            return UNSURE
+        written = "".join(re.escape(each or "") if quoted else (each or "") for each, quoted in pieces)
+        if not all(_SIMPLE_REGEX.fullmatch(each or "") for each, quoted in pieces if not quoted) or "[[" in written:
+            return UNSURE
+        try:
+            return ExitStatus(re.search(written, text.text) is not None)
+        except re.error:
+            return UNSURE
+
+    def word(self) -> Word | None:
+        """The next word; None where there is none."""
+        self.at = self.lexer.blanks(self.at, lines=True)
+        word = self.lexer.word(self.at)
+        self.at = word.end_byte
+        return word if word.end_byte > word.start_byte else None
+
+    def tested(self, word: Word) -> Tested:
+        """What a word comes to."""
+        unset = _unset(self.shell, word, self.state)
+        if unset is not None:
+            return unset
+        text = text_of(expand(self.shell, word, self.state))
+        return Tested(text, word=word, arguments=_asks_for_arguments(word))

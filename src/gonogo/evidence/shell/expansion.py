@@ -1,350 +1,636 @@
-"""What words come to: quotes, ``$X``, ``${X:-8}``, ``${X%.json}``, ``${ARRAY[0]}``, ``${#X}``, substitutions."""
+"""What words come to: quotes, ``$X``, ``${X:-8}``, ``${X%.json}``, ``${ARRAY[0]}``, substitutions, patterns."""
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from gonogo.evidence.shell.arithmetic import evaluate
-from gonogo.evidence.shell.pieces import ansi_c, carried, from_variable, name_in, unknown, unknown_word
+from gonogo.evidence.shell.lexer import (
+    Arithmetic,
+    Assignment,
+    Lexer,
+    Literal,
+    Parameter,
+    Part,
+    Substitution,
+    Word,
+    braces,
+)
+from gonogo.evidence.shell.pieces import carried, from_variable, unknown, unknown_word
 from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import NOT_SET, State, Variable
-from gonogo.evidence.shell.text import Piece, ShellWord, changed_text, literal_pieces, reason_of, text_of, words_of
+from gonogo.evidence.shell.text import (
+    Piece,
+    ShellWord,
+    in_other_case,
+    matching,
+    reason_of,
+    regex_cells,
+    text_of,
+    without_match,
+    words_of,
+)
 from gonogo.finding import Text
 
 _ALL_ARGUMENTS = Text("the arguments that the script gets", "取决于脚本得到的参数")
 _DEFAULT = Text("default value of `{text}`", "取 `{text}` 的默认值")
 _ARGUMENT = Text("the script's argument `${name}` is not given", "没有给出脚本的参数 `${name}`")
+_FILES = Text("`{text}` stands for whichever files are there", "`{text}` 代表当时存在的文件")
 _MAX_DEPTH = 24
-_EXPANSIONS = frozenset({"simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"})
-QUOTES = frozenset({"string", "raw_string", "ansi_c_string", "translated_string"})
+_MAX_TEXT = 1024
+_PATTERN = re.compile(r"[*?[]")
+_UNSURE_PATTERNS = frozenset({"failglob", "dotglob", "globstar", "extglob", "nocaseglob"})
+
+Items = list[Piece | None]
+"""Pieces of words; None is where a word surely ends."""
 
 
-def expand_words(shell: Reading, node: Any, state: State) -> list[ShellWord]:
-    """The words that a word of a command comes to, after splitting."""
-    place = shell.place(node)
-    if node.type == "array":
-        children = [child for child in node.named_children if child.type != "comment"]
-        return [word for child in children for word in expand_words(shell, child, state)]
-    array = _whole_array(shell, node, state)
-    if array is not None:
-        return array
-    pieces = expand(shell, node, state, split=True)
-    return words_of(pieces, place, quoted=_has_quotes(node))
+class _Values(msgspec.Struct):
+    """What ``$NAME``, ``${NAME[@]}`` come to before an operator changes it."""
+
+    elements: list[tuple[Piece, ...]] | None
+    """None: it is not set."""
+    whole: str = ""
+    """``@`` or ``*`` where it is a list."""
+    assumed: bool = False
+    """That it is not set rests on what the caller leaves unset."""
+    unread: ShellWord | None = None
+    """What more there may be, and can't be told."""
 
 
-def _has_quotes(node: Any) -> bool:
-    return node.type in QUOTES or (
-        node.type == "concatenation" and any(child.type in QUOTES for child in node.children)
-    )
-
-
-def _whole_array(shell: Reading, node: Any, state: State, *, in_quotes: bool = False) -> list[ShellWord] | None:
-    """What ``"${ARGS[@]}"``, ``"$@"`` and their like come to; None where the word is none of these."""
-    if node.type == "string":
-        inside = node.named_children
-        if len(inside) != 1 or node.end_byte - node.start_byte != inside[0].end_byte - inside[0].start_byte + 2:
-            return None
-        return _whole_array(shell, inside[0], state, in_quotes=True)
-    text = shell.text(node)
-    if in_quotes and "*" in text:
-        return None  # "$*" and "${ARGS[*]}" are one word
-    if text in ("$@", "$*", "${@}", "${*}", "${@:1}"):
-        if state.arguments_given:
-            return list(state.positional) if in_quotes else _split_again(state.positional)
-        return [*state.positional, unknown_word(shell, node, _ALL_ARGUMENTS)]
-    if node.type != "expansion":
-        return None
-    subscript = next((child for child in node.named_children if child.type == "subscript"), None)
-    if subscript is None or any(child.type == "#" or shell.text(child) in ("#", "!") for child in node.children[:2]):
-        return None
-    index = subscript.child_by_field_name("index")
-    if index is None or shell.text(index) not in ("@", "*"):
-        return None
-    name = name_in(shell, subscript)
-    variable = state.variables.get(name)
-    if variable is None or variable.unset:
-        return []
-    if variable.array is None:
-        return words_of(from_variable(shell, node, variable, split=False), shell.place(node), quoted=True)
-    return list(variable.array) if in_quotes else _split_again(variable.array)
-
-
-def _split_again(words: Sequence[ShellWord]) -> list[ShellWord]:
-    """The words of an array that is expanded outside quotes."""
+def expand_words(shell: Reading, word: Word, state: State) -> list[ShellWord]:
+    """The words that a word of a command comes to, after splitting and patterns."""
+    original = _elements(shell, word, state)
+    if original is not None:
+        return original
     found: list[ShellWord] = []
-    for word in words:
-        value = word.value
-        if value is None or (value and not any(blank in value for blank in " \t\n")):
-            found.append(word)
-        else:
-            pieces = [msgspec.structs.replace(piece, split=True) for piece in word.pieces]
-            found += words_of(pieces, word.place, quoted=False)
+    for parts in braces(word.parts):
+        start, end = (parts[0].start_byte, parts[-1].end_byte) if parts else (word.start_byte, word.end_byte)
+        whole = len(parts) == len(word.parts)
+        place = shell.place(Part(word.start_byte, word.end_byte) if whole else Part(start, max(start, end)))
+        items = _items(shell, parts, state, split=True)
+        for made in words_of(_with_home(items, parts, state), place, separators=state.separators):
+            found += _matched(made, state)
     return found
 
 
-def expand(shell: Reading, node: Any, state: State, *, split: bool = False, depth: int = 0) -> list[Piece]:
-    """The pieces of text that a node comes to. ``split``: blanks of expansions separate words."""
-    kind = node.type
+def _elements(shell: Reading, word: Word, state: State) -> list[ShellWord] | None:
+    """``"$@"``, ``"${ARGS[@]}"`` by itself: the words stand where they are written. None for any other word."""
+    part = word.parts[0] if len(word.parts) == 1 else None
+    if not isinstance(part, Parameter) or part.kind or part.operator or (part.quoted and "*" in shell.text(part)):
+        return None
+    words: tuple[ShellWord, ...]
+    if part.index is None and part.name in ("@", "*"):
+        words = state.positional
+        if not state.arguments_given:
+            return [*words, unknown_word(shell, part, _ALL_ARGUMENTS)]
+    elif part.index is not None and shell.source.data[slice(*part.index)].strip() in (b"@", b"*"):
+        variable = state.variables.get(part.name)
+        if variable is None or variable.array is None:
+            return None
+        words = variable.array
+    else:
+        return None
+    if part.quoted:
+        return [msgspec.structs.replace(each, quoted=True) for each in words]
+    found: list[ShellWord] = []
+    for each in words:
+        if each.value is None:
+            found.append(each)
+            continue
+        pieces = [msgspec.structs.replace(piece, split=True, quoted=False) for piece in each.pieces]
+        for made in words_of(pieces, each.place, separators=state.separators):
+            found += _matched(made, state)
+    return found
+
+
+def expand(shell: Reading, word: Word | None, state: State) -> list[Piece]:
+    """The pieces of a word that is not split: an assignment's value, what ``case`` looks at."""
+    if word is None:
+        return []
+    items = _with_home(_items(shell, word.parts, state, split=False), word.parts, state, assigned=True)
+    return _flat(shell, items, word)
+
+
+def expand_text(shell: Reading, start: int, end: int, state: State, *, heredoc: bool = False) -> list[Piece]:
+    """The pieces of a text as in double quotes, or of a here-document."""
+    parts = Lexer(shell.source.data, end).text(start, end, quoted=True, heredoc=heredoc)
+    return _flat(shell, _items(shell, parts, state, split=False), Part(start, end))
+
+
+def word_at(shell: Reading, start: int, *, pattern: bool = False) -> Word:
+    """The word that begins at a byte."""
+    return Lexer(shell.source.data, shell.limit).word(start, pattern=pattern)
+
+
+def _flat(shell: Reading, items: Items, node: Any) -> list[Piece]:
+    """Items as one text: a word's end is a blank."""
+    return [Piece(" ", shell.source, node.start_byte, node.start_byte) if item is None else item for item in items]
+
+
+def _items(shell: Reading, parts: Sequence[Part], state: State, *, split: bool, depth: int = 0) -> Items:
+    found: Items = []
+    for part in parts:
+        found += _part(shell, part, state, split and not part.quoted, depth)
+    return found
+
+
+def _part(shell: Reading, part: Part, state: State, split: bool, depth: int) -> Items:
     if depth > _MAX_DEPTH:
-        return [unknown(shell, node)]
-    if kind in ("word", "number", "variable_name", "extglob_pattern", "regex", "special_variable_name"):
-        if kind in ("regex", "extglob_pattern", "number") and node.named_child_count:
-            return _parts(shell, node, state, node.start_byte, node.end_byte, "", split, depth)
-        pieces = literal_pieces(shell.source, node.start_byte, node.end_byte, "")
-        return _with_home(pieces)
-    if kind == "raw_string":
-        return literal_pieces(shell.source, node.start_byte + 1, node.end_byte - 1, "\0")
-    if kind == "string":
-        return _parts(shell, node, state, node.start_byte + 1, node.end_byte - 1, '$`"\\', False, depth)
-    if kind == "translated_string":
-        return [piece for child in node.named_children for piece in expand(shell, child, state, depth=depth + 1)]
-    if kind == "concatenation":
-        pieces = _parts(shell, node, state, node.start_byte, node.end_byte, "", split, depth)
-        return _with_home(pieces) if shell.source.data[node.start_byte : node.start_byte + 1] == b"~" else pieces
-    if kind == "heredoc_body":
-        return _parts(shell, node, state, node.start_byte, node.end_byte, "$`\\", False, depth)
-    if kind in ("simple_expansion", "expansion"):
-        return expand_variable(shell, node, state, split, depth)
-    if kind == "ansi_c_string":
-        return [ansi_c(shell, node)]
-    if kind == "command_substitution" and shell.text(node).startswith("$((") and shell.text(node).endswith("))"):
-        # Inside ${…} the grammar takes arithmetic for a subshell.
-        inner = shell.parsed_part(node.start_byte, node.end_byte)
-        while inner is not None and inner.type != "arithmetic_expansion":
-            inner = inner.named_children[0] if inner.named_child_count == 1 else None
-        if inner is not None:
-            return expand(shell, inner, state, split=split, depth=depth + 1)
-    if kind == "command_substitution":
-        printed = shell.printed(shell, node, state)
-        if printed is None:
-            return [msgspec.structs.replace(unknown(shell, node), many=split, split=split)]
-        return [carried(shell, node, tuple(printed), split)]
-    if kind == "arithmetic_expansion":
-        number = number_of(shell, node, state)
-        if number is None:
-            return [unknown(shell, node)]
-        return [Piece(str(number), shell.source, node.start_byte, node.end_byte)]
-    if kind in ("string_content", "heredoc_content"):
-        return literal_pieces(shell.source, node.start_byte, node.end_byte, '$`"\\')
-    return [unknown(shell, node)]
-
-
-def _parts(
-    shell: Reading, node: Any, state: State, start: int, end: int, escapes: str, split: bool, depth: int
-) -> list[Piece]:
-    """A node's children with the literal text between them, which the grammar leaves out in part."""
-    pieces: list[Piece] = []
-    position = start
-    for child in node.named_children:
-        if child.start_byte < position or child.end_byte > end:
-            continue
-        if child.type in ("string_content", "heredoc_content"):
-            continue
-        # In "$A $B" the grammar gives the blank to the second expansion.
-        signs = [shell.source.data.find(sign, child.start_byte, child.end_byte) for sign in (b"$", b"`")]
-        found = [sign for sign in signs if sign >= 0]
-        begin = min(found) if found and child.type in _EXPANSIONS else child.start_byte
-        pieces += literal_pieces(shell.source, position, begin, escapes)
-        made = expand(shell, child, state, split=split, depth=depth + 1)
-        if begin > child.start_byte:
-            made = [msgspec.structs.replace(p, start=begin) if p.start == child.start_byte else p for p in made]
-        pieces += made
-        position = child.end_byte
-    pieces += literal_pieces(shell.source, position, end, escapes)
-    return pieces
-
-
-def _with_home(pieces: list[Piece]) -> list[Piece]:
-    """``~`` and ``~/…`` at a word's start are the home folder."""
-    first = pieces[0] if pieces else None
-    if first is not None and first.literal and first.text and (first.text == "~" or first.text.startswith("~/")):
-        home = os.path.expanduser("~")
-        return [msgspec.structs.replace(first, text=home + first.text[1:], literal=False), *pieces[1:]]
-    return pieces
-
-
-def number_of(shell: Reading, node: Any, state: State) -> int | None:
-    """The whole number that an arithmetic node comes to; None where it can't be told."""
-
-    def value(inner: Any, depth: int) -> str | None:
-        if inner.type == "variable_name":
-            found, _assumed = look_up(shell, inner, shell.text(inner), state, split=False)
+        return [unknown(shell, part)]
+    if isinstance(part, Literal):
+        return [Piece(part.text, shell.source, part.start_byte, part.end_byte, literal=part.exact, quoted=part.quoted)]
+    if isinstance(part, Parameter):
+        return _parameter(shell, part, state, split, depth)
+    made: Piece
+    if isinstance(part, Substitution):
+        printed = shell.printed(shell, part, state)
+        if printed is None and (program := _looked_for(shell, part, state)):
+            made = msgspec.structs.replace(unknown(shell, part), program=program)
+        elif printed is None:
+            made = msgspec.structs.replace(unknown(shell, part), many=split, split=split)
         else:
-            found = expand(shell, inner, state, depth=depth)
+            made = carried(shell, part, tuple(printed), split)
+    elif isinstance(part, Arithmetic):
+        number = number_in(shell, part.inner[0], part.inner[1], state)
+        made = unknown(shell, part) if number is None else _text(shell, part, str(number), split=split)
+    else:
+        made = unknown(shell, part)
+    return [msgspec.structs.replace(made, quoted=part.quoted)]
+
+
+def _looked_for(shell: Reading, part: Substitution, state: State) -> str:
+    """The program of ``$(which NAME)``, ``$(command -v NAME)``; empty for anything else."""
+    start, end = part.inner
+    words = Lexer(shell.source.data, end).words(start)
+    texts = [text_of(expand(shell, word, state)) for word in words[:4]]
+    at = {"which": 1, "command": 2, "type": 2}.get(texts[0] or "") if texts else None
+    if at is None or len(words) != at + 1 or (at == 2 and texts[1] not in ("-v", "-P")):
+        return ""
+    return texts[at] or ""
+
+
+def _text(shell: Reading, part: Part, text: str, *, split: bool = False, reason: Text | None = None) -> Piece:
+    return Piece(text, shell.source, part.start_byte, part.end_byte, split=split, reason=reason, quoted=part.quoted)
+
+
+def _with_home(items: Items, parts: Sequence[Part], state: State, *, assigned: bool = False) -> Items:
+    """``~`` and ``~/…`` at a word's start are the home folder; so they are behind ``NAME=``, and ``:`` there."""
+    first = items[0] if items else None
+    if first is None or not first.literal or first.quoted or not first.text or "~" not in first.text:
+        return items
+    text = first.text
+    prefix = re.match(r"[A-Za-z_]\w*=", text) if not assigned else None
+    begin = prefix.end() if prefix is not None else 0
+    alone = len(parts) == 1
+    home = _home(state)
+
+    def at_home(match: re.Match[str]) -> str:
+        return match[1] + home if match[2] or alone else match[0]
+
+    sign = r"(^|:)~(?=(/)|:|$)" if assigned or prefix is not None else r"(^)~(?=(/)|$)"
+    changed = text[:begin] + re.sub(sign, at_home, text[begin:])
+    if changed == text:
+        return items
+    return [msgspec.structs.replace(first, text=changed, literal=False), *items[1:]]
+
+
+def _home(state: State) -> str:
+    variable = state.variables.get("HOME")
+    return (variable.value if variable is not None else None) or os.path.expanduser("~")
+
+
+def _matched(word: ShellWord, state: State) -> list[ShellWord]:
+    """The files that a pattern matches, where this can be told; else the word as it is."""
+    signs = any(not piece.quoted and piece.text and _PATTERN.search(piece.text) for piece in word.pieces)
+    value = word.value
+    if not signs or value is None or "noglob" in state.options or "\0" in value:
+        return [word]
+    written = "".join(
+        glob.escape(piece.text or "") if piece.quoted else (piece.text or "").replace("[^", "[!")
+        for piece in word.pieces
+    )
+    if not (state.cwd_known or os.path.isabs(value)):
+        # A list in brackets, as Hydra's arguments have it, is a pattern that matches nothing.
+        if not any(not piece.quoted and re.search(r"[*?]", piece.text or "") for piece in word.pieces):
+            return [word]
+        place = word.place
+        return [
+            ShellWord((Piece(None, place.source, place.start, place.end, reason=_FILES.format(text=value)),), place)
+        ]
+    try:
+        names = sorted(os.fspath(name) for name in glob.glob(written, root_dir=state.cwd))[:4096]
+    except (OSError, ValueError, re.error):
+        names = []
+    if state.options & _UNSURE_PATTERNS:
+        piece = Piece(None, word.place.source, word.place.start, word.place.end, many=True)
+        return [ShellWord((piece,), word.place)]
+    if not names:
+        return [] if "nullglob" in state.options else [word]
+    place = word.place
+    return [ShellWord((Piece(name, place.source, place.start, place.end),), place) for name in names]
+
+
+# Numbers
+
+
+def number_in(shell: Reading, start: int, end: int, state: State) -> int | None:
+    """The whole number that an arithmetic text comes to; None where it can't be told. What it sets is set."""
+    text = text_of(expand_text(shell, start, end, state))
+    return None if text is None else number_of(shell, text.replace('"', ""), Part(start, end), state)
+
+
+def number_of(shell: Reading, text: str, at: Any, state: State) -> int | None:
+    """The number that an expanded text comes to."""
+
+    def look(name: str, index: int | None) -> str | None:
+        variable = state.variables.get(name)
+        if index is not None:
+            words = variable.array if variable is not None else None
+            if words is None or any(word.many for word in words):
+                return None
+            return words[index].value if -len(words) <= index < len(words) else "0"
+        if variable is not None and variable.unset:
+            return "0"
+        found, _assumed = look_up(shell, at, name, state, split=False)
         return text_of(found) if found is not None else None
 
-    return evaluate(node, shell.text, value)
+    def put(name: str, index: int | None, number: int | None) -> None:
+        place = shell.place(at)
+        piece = Piece(None if number is None else str(number), shell.source, place.start, place.end)
+        if index is None:
+            state.set(name, Variable((piece,), place))
+        else:
+            state.set(name, with_element(state.variables.get(name), index, ShellWord((piece,), place)))
+
+    return evaluate(text, look, put)
+
+
+def with_element(before: Variable | None, index: int | None, word: ShellWord) -> Variable:
+    """An array with one element set; unknown where that leaves holes in it."""
+    words = before.array if before is not None and before.array is not None else None
+    if words is None and before is not None and before.pieces and not before.unset:
+        words = (ShellWord(before.pieces, before.place or word.place, True),)
+    words = words or ()
+    if index is None or any(each.many for each in words) or not -len(words) <= index <= len(words):
+        piece = Piece(None, word.place.source, word.place.start, word.place.end, many=True)
+        return Variable((), word.place, array=(ShellWord((piece,), word.place),))
+    if index == len(words):
+        return Variable((), word.place, array=(*words, word))
+    index %= len(words)
+    return Variable((), word.place, array=(*words[:index], word, *words[index + 1 :]))
+
+
+# Variables
 
 
 def look_up(shell: Reading, node: Any, name: str, state: State, *, split: bool) -> tuple[list[Piece] | None, bool]:
     """What ``$name`` comes to (None: not set), and whether that rests on what the caller leaves unset."""
+    values = _values_of(shell, node, name, state, split)
+    if values.elements is None:
+        return None, values.assumed
+    return [piece for element in values.elements for piece in element], values.assumed
+
+
+def _values_of(shell: Reading, node: Any, name: str, state: State, split: bool) -> _Values:
     if name.isdigit() or name in ("@", "*", "#"):
-        return _positional(shell, node, name, state, split=split)
+        return _positional(shell, node, name, state, split)
     variable = state.variables.get(name)
     if variable is not None:
-        return (None, False) if variable.unset else (from_variable(shell, node, variable, split=split), False)
+        if variable.unset or (variable.array is not None and not variable.array):
+            return _Values(None)
+        return _Values([tuple(from_variable(shell, node, variable, split=split))])
     text, reason = shell.special(name, state)
     if text is not None:
-        return [Piece(text, shell.source, node.start_byte, node.end_byte, split=split, reason=reason)], False
+        piece = Piece(text, shell.source, node.start_byte, node.end_byte, split=split, reason=reason)
+        return _Values([(piece,)])
     if reason is not None:
-        return [unknown(shell, node, reason)], False
-    return None, True
+        return _Values([(unknown(shell, node, reason),)])
+    return _Values(None, assumed=True)
 
 
-def _positional(shell: Reading, node: Any, name: str, state: State, *, split: bool) -> tuple[list[Piece] | None, bool]:
+def _positional(shell: Reading, node: Any, name: str, state: State, split: bool) -> _Values:
     assumed = not state.arguments_given
     if name == "0":
-        return [Piece(shell.script_name, shell.source, node.start_byte, node.end_byte)], False
+        return _Values([(Piece(shell.script_name, shell.source, node.start_byte, node.end_byte, split=split),)])
     if name == "#":
-        return [Piece(str(len(state.positional)), shell.source, node.start_byte, node.end_byte)], assumed
+        count = str(len(state.positional))
+        return _Values([(Piece(count, shell.source, node.start_byte, node.end_byte),)], assumed=assumed)
     if name in ("@", "*"):
-        if not state.positional:
-            return None, assumed
-        joined: list[Piece] = []
-        for word in state.positional:
-            if joined:
-                joined.append(Piece(" ", shell.source, node.start_byte, node.end_byte))
-            joined += word.pieces
-        return [carried(shell, node, tuple(joined), split)], assumed
+        elements: list[tuple[Piece, ...]] = [(carried(shell, node, word.pieces, split),) for word in state.positional]
+        more = unknown_word(shell, node, _ALL_ARGUMENTS) if assumed else None
+        return _Values(elements or None, name, assumed, more)
     index = int(name) if len(name) < 6 else 1 << 20
     if 1 <= index <= len(state.positional):
-        return [carried(shell, node, state.positional[index - 1].pieces, split)], False
-    return None, assumed
+        return _Values([(carried(shell, node, state.positional[index - 1].pieces, split),)])
+    return _Values(None, assumed=assumed)
 
 
-def expand_variable(shell: Reading, node: Any, state: State, split: bool, depth: int) -> list[Piece]:
-    """``$X`` and ``${X…}``."""
-    children = node.children
-    if node.type == "simple_expansion":
-        name = shell.text(children[1]) if len(children) > 1 else ""
-        found, assumed = look_up(shell, node, name, state, split=split)
-        return _or_not_set(shell, node, name, found, assumed, split)
-    inside = [child for child in children if child.type not in ("${", "}")]
-    if not inside:
-        return [unknown(shell, node)]
-    first = inside[0]
-    if not first.is_named or first.type in ("#", "!"):
-        return [_length(shell, node, inside, state) if shell.text(first) == "#" else unknown(shell, node)]
-    if first.type == "subscript":
-        name = name_in(shell, first)
-        found, assumed = _element(shell, node, first, state, split)
-    else:
-        name = shell.text(first)
-        found, assumed = look_up(shell, node, name, state, split=split)
-    if len(inside) == 1:
-        return _or_not_set(shell, node, name, found, assumed, split)
-    operator = shell.text(inside[1])
-    return _operated(shell, node, state, (name, operator, inside[2:]), found, assumed, split, depth)
-
-
-def _or_not_set(
-    shell: Reading, node: Any, name: str, found: list[Piece] | None, assumed: bool, split: bool
-) -> list[Piece]:
-    if found is not None:
-        return found
-    if not assumed:
-        return [Piece("", shell.source, node.start_byte, node.end_byte, split=split)]
-    reason = (_ARGUMENT if name.isdigit() else NOT_SET).format(name=name)
-    return [msgspec.structs.replace(unknown(shell, node, reason), split=split)]
-
-
-def _element(shell: Reading, node: Any, subscript: Any, state: State, split: bool) -> tuple[list[Piece] | None, bool]:
-    name, index = name_in(shell, subscript), subscript.child_by_field_name("index")
+def _values(shell: Reading, part: Parameter, state: State, split: bool) -> _Values:
+    """The values of ``${NAME}`` or ``${NAME[…]}``."""
+    name = part.name
+    if part.index is None:
+        return _values_of(shell, part, name, state, split)
+    where = shell.source.data[part.index[0] : part.index[1]].decode("utf-8", "surrogateescape").strip()
     if name == "BASH_SOURCE":
-        return [Piece(shell.script_name, shell.source, node.start_byte, node.end_byte)], False
+        return _Values([(_text(shell, part, shell.sourced, split=split),)])
     variable = state.variables.get(name)
-    if variable is None or index is None:
-        return None, True
-    where = shell.text(index)
     if where in ("@", "*"):
-        words = variable.array if variable.array is not None else (ShellWord(variable.pieces, shell.place(node)),)
-        joined: list[Piece] = []
-        for word in words:
-            if joined:
-                joined.append(Piece(" ", shell.source, node.start_byte, node.end_byte))
-            joined += word.pieces
-        return [carried(shell, node, tuple(joined), split)], False
-    number = number_of(shell, index, state)
-    if number is None or variable.array is None:
-        return ([unknown(shell, node)], False) if number != 0 else look_up(shell, node, name, state, split=split)
-    if any(word.many for word in variable.array):
-        return [unknown(shell, node)], False
-    if -len(variable.array) <= number < len(variable.array):
-        return [carried(shell, node, variable.array[number].pieces, split)], False
-    return None, False
+        if variable is None:
+            return _Values(None, where, assumed=False)
+        if variable.unset:
+            return _Values(None, where)
+        words = variable.array
+        if words is None:
+            words = (ShellWord(variable.pieces, shell.place(part), True),)
+        more = next((word for word in words if word.many), None)
+        elements: list[tuple[Piece, ...]] = [
+            (carried(shell, part, word.pieces, split),) for word in words if not word.many
+        ]
+        return _Values(elements or None, where, unread=more)
+    if variable is None:
+        return _Values(None, assumed=True)
+    number = number_in(shell, part.index[0], part.index[1], state)
+    words = variable.array
+    if variable.unset:
+        return _Values(None)
+    if words is None:
+        if number is None:
+            return _Values([(unknown(shell, part),)])
+        return _values_of(shell, part, name, state, split) if number in (0, -1) else _Values(None)
+    if number is None or any(word.many for word in words):
+        return _Values([(unknown(shell, part),)])
+    if -len(words) <= number < len(words):
+        return _Values([(carried(shell, part, words[number].pieces, split),)])
+    return _Values(None)
 
 
-def _length(shell: Reading, node: Any, inside: list[Any], state: State) -> Piece:
+def _parameter(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> Items:
+    found = _changed(shell, part, state, split, depth)
+    return [
+        item
+        if item is None or item.quoted == part.quoted or not part.quoted
+        else msgspec.structs.replace(item, quoted=True)
+        for item in found
+    ]
+
+
+def _changed(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> Items:
+    if part.kind == "!":
+        return _indirect(shell, part, state, split)
+    values = _values(shell, part, state, split)
+    if part.kind == "#":
+        return [_length(shell, part, values)]
+    operator = part.operator
+    if operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
+        return _defaulted(shell, part, values, state, split, depth)
+    if not operator:
+        return _listed(shell, part, values, state, split)
+    if values.unread is not None and values.whole:
+        return [values.unread.pieces[0]]
+    if values.elements is None:
+        return _listed(shell, part, values, state, split)
+    if operator == ":" and values.whole:
+        return _slice(shell, part, values, state, split)
+    changed = [_operated(shell, part, element, state, depth) for element in values.elements]
+    elements = [
+        (unknown(shell, part) if text is None else _text(shell, part, text, split=split, reason=reason_of(element)),)
+        for text, element in zip(changed, values.elements, strict=True)
+    ]
+    return _listed(shell, part, _Values(list(elements), values.whole), state, split)
+
+
+def _listed(shell: Reading, part: Parameter, values: _Values, state: State, split: bool) -> Items:
+    """One value, or the values of a list: words of their own, or joined in ``"$*"``."""
+    if values.elements is None and values.unread is None:
+        joins = values.whole == "*" and part.quoted
+        if values.whole:
+            return [_text(shell, part, "")] if joins else []
+        return _or_not_set(shell, part, values.assumed, state, split)
+    elements = values.elements or []
+    if not values.whole:
+        return [piece for element in elements for piece in element]
+    if values.unread is not None:
+        elements = [*elements, tuple(values.unread.pieces)]
+    joined = values.whole == "*" and part.quoted
+    items: Items = []
+    for index, element in enumerate(elements):
+        if index:
+            items.append(_text(shell, part, state.separators[:1]) if joined else None)
+        items += element
+    if joined:
+        return [carried(shell, part, tuple(item for item in items if item is not None), False)]
+    return items
+
+
+def _or_not_set(shell: Reading, part: Parameter, assumed: bool, state: State, split: bool) -> Items:
+    if "nounset" in state.options and not (assumed and not part.name.isdigit()):
+        state.failing = True
+    if not assumed:
+        return [_text(shell, part, "", split=split)]
+    reason = (_ARGUMENT if part.name.isdigit() else NOT_SET).format(name=part.name)
+    return [msgspec.structs.replace(unknown(shell, part, reason), split=split)]
+
+
+def _indirect(shell: Reading, part: Parameter, state: State, split: bool) -> Items:
+    """``${!NAME}``, ``${!ARRAY[@]}``."""
+    if part.index is not None:
+        values = _values(shell, part, state, split)
+        where = shell.source.data[part.index[0] : part.index[1]].strip()
+        if values.unread is not None or where not in (b"@", b"*"):
+            return [unknown(shell, part)]
+        numbers = [(_text(shell, part, str(index), split=split),) for index in range(len(values.elements or ()))]
+        return _listed(shell, part, _Values(list(numbers) or None, where.decode()), state, split)
+    name, _assumed = look_up(shell, part, part.name, state, split=False)
+    text = text_of(name) if name is not None else None
+    if part.operator or not text or not text.isidentifier():
+        return [unknown(shell, part)]
+    other = Parameter(part.start_byte, part.end_byte, part.quoted, text)
+    return _listed(shell, other, _values(shell, other, state, split), state, split)
+
+
+def _length(shell: Reading, part: Parameter, values: _Values) -> Piece:
     """``${#X}`` and ``${#ARRAY[@]}``."""
-    what = inside[1] if len(inside) > 1 else None
-    count: int | None = None
-    if what is not None and what.type == "subscript":
-        variable = state.variables.get(name_in(shell, what))
-        if variable is not None and variable.array is not None and not any(word.many for word in variable.array):
-            count = len(variable.array)
-    elif what is not None:
-        found, _assumed = look_up(shell, node, shell.text(what), state, split=False)
-        text = text_of(found) if found else None
-        count = len(text) if text is not None else None
-    return (
-        Piece(str(count), shell.source, node.start_byte, node.end_byte) if count is not None else unknown(shell, node)
-    )
+    if values.unread is not None:
+        return unknown(shell, part)
+    if values.whole:
+        return _text(shell, part, str(len(values.elements or ())))
+    if values.elements is None:
+        return unknown(shell, part, NOT_SET.format(name=part.name)) if values.assumed else _text(shell, part, "0")
+    text = text_of([piece for element in values.elements for piece in element])
+    return unknown(shell, part) if text is None else _text(shell, part, str(len(text)))
 
 
-def _operated(
-    shell: Reading,
-    node: Any,
-    state: State,
-    parts: tuple[str, str, list[Any]],
-    found: list[Piece] | None,
-    assumed: bool,
-    split: bool,
-    depth: int,
-) -> list[Piece]:
-    name, operator, rest = parts
-    text = text_of(found) if found is not None else ""
-    with_colon = operator.startswith(":")
-    is_set = found is not None and not (with_colon and text == "")
-    if operator in (":-", "-", ":=", "="):
-        if found is not None and text is None and with_colon:
-            return found
-        if is_set and found is not None:
-            return found
-        word = _rest(shell, node, rest, state, depth)
-        reason = _DEFAULT.format(text=shell.text(node)) if assumed else None
-        if operator in (":=", "="):
-            state.set(name, Variable(tuple(word), shell.place(node)))
-        split = split and not any(child.type in QUOTES for child in rest)
-        return [carried(shell, node, tuple(word), split, reason if text_of(word) is not None else None)]
-    if operator in (":+", "+"):
-        return _rest(shell, node, rest, state, depth) if is_set else []
-    if operator in (":?", "?"):
-        return _or_not_set(shell, node, name, found, assumed, split)
-    if found is None or text is None:
-        return _or_not_set(shell, node, name, found, assumed, split)
-    argument = text_of(_rest(shell, node, rest, state, depth))
-    changed = changed_text(operator, text, argument)
-    if changed is None:
-        return [unknown(shell, node)]
-    return [Piece(changed, shell.source, node.start_byte, node.end_byte, split=split, reason=reason_of(found))]
+def _defaulted(shell: Reading, part: Parameter, values: _Values, state: State, split: bool, depth: int) -> Items:
+    """``${X:-word}`` and its like."""
+    operator = part.operator
+    there = values.elements is not None
+    text = text_of([piece for element in values.elements or () for piece in element])
+    if values.whole and values.elements is not None and len(values.elements) > 1:
+        text = text if text else " "
+    if values.unread is not None and not there and operator[-1] != "+":
+        return [values.unread.pieces[0]]
+    if there and text is None and operator.startswith(":"):
+        return _listed(shell, part, values, state, split) if operator != ":+" else [unknown(shell, part)]
+    is_set = there and not (operator.startswith(":") and text == "")
+    if operator[-1] == "+":
+        return _argument(shell, part, state, split, depth) if is_set else []
+    if is_set:
+        return _listed(shell, part, values, state, split)
+    if operator[-1] == "?":
+        if not values.assumed:
+            state.failing = True
+        return _or_not_set(shell, part, values.assumed, state, split)
+    if operator[-1] == "=":
+        assigned = _flat(shell, _argument(shell, part, state, False, depth), part)
+        if part.index is None and part.name.isidentifier():
+            state.set(part.name, Variable(tuple(assigned), shell.place(part)))
+        return [carried(shell, part, tuple(assigned), split)]
+    word = _argument(shell, part, state, split, depth)
+    reason = _DEFAULT.format(text=shell.text(part)) if values.assumed else None
+    pieces = [item for item in word if item is not None]
+    if len(pieces) == len(word) and len({(piece.split, piece.quoted) for piece in pieces}) <= 1:
+        kept = bool(pieces) and pieces[0].split
+        made = carried(shell, part, tuple(pieces), kept, reason if text_of(pieces) is not None else None)
+        quoted = part.quoted or (bool(pieces) and pieces[0].quoted)
+        return [msgspec.structs.replace(made, quoted=quoted)] if pieces or part.quoted else []
+    return [
+        item if item is None or reason is None or item.text is None else msgspec.structs.replace(item, reason=reason)
+        for item in word
+    ]
 
 
-def _rest(shell: Reading, node: Any, rest: list[Any], state: State, depth: int) -> list[Piece]:
-    """What stands after an operator, up to the closing brace."""
-    end = node.end_byte - 1
-    if not rest:
-        return []
-    pieces: list[Piece] = []
-    position = rest[0].start_byte
-    for child in rest:
-        pieces += literal_pieces(shell.source, position, child.start_byte, "")
-        if child.is_named:
-            pieces += expand(shell, child, state, depth=depth + 1)
+def _argument(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> Items:
+    """What stands behind an operator: outside quotes its blanks separate words too."""
+    start, end = part.argument
+    parts = Lexer(shell.source.data, end).text(start, end, quoted=part.quoted, argument=True)
+    items = _items(shell, parts, state, split=split, depth=depth + 1)
+    items = _with_home(items, parts, state) if not part.quoted else items
+    return [
+        msgspec.structs.replace(item, split=True)
+        if item is not None and item.literal and not item.quoted and split
+        else item
+        for item in items
+    ]
+
+
+def _slice(shell: Reading, part: Parameter, values: _Values, state: State, split: bool) -> Items:
+    """``"${@:2}"``, ``${ARRAY[@]:1:2}``."""
+    numbers = _bounds(shell, part, state)
+    if numbers is None:
+        return [unknown(shell, part)]
+    first, count = numbers
+    elements = list(values.elements or ())
+    if part.index is None:  # ${@:0} begins with the script's name
+        elements = [(_text(shell, part, shell.script_name, split=split),), *elements]
+    if first < 0:
+        first += len(elements)
+        if first < 0:
+            return []
+    if count is not None and count < 0:
+        return [unknown(shell, part)]
+    chosen = elements[first:] if count is None else elements[first : first + count]
+    return _listed(shell, part, _Values(chosen or None, values.whole), state, split)
+
+
+def _bounds(shell: Reading, part: Parameter, state: State) -> tuple[int, int | None] | None:
+    text = text_of(expand_text(shell, *part.argument, state))
+    if text is None or "?" in text:
+        return None
+    first, colon, second = text.partition(":")
+    start = number_of(shell, first, part, state)
+    count = number_of(shell, second, part, state) if colon else None
+    return None if start is None or (colon and count is None) else (start, count)
+
+
+def _operated(shell: Reading, part: Parameter, element: tuple[Piece, ...], state: State, depth: int) -> str | None:
+    """A value that ``%``, ``##``, ``/``, ``^^`` or ``:`` changes; None where that can't be told."""
+    text = text_of(element)
+    operator = part.operator
+    start, end = part.argument
+    if text is None or len(text) > _MAX_TEXT or operator == "@":
+        return None
+    if operator in ("^^", ",,", "^", ","):
+        return in_other_case(operator, text) if start == end else None
+    if operator == ":":
+        numbers = _bounds(shell, part, state)
+        if numbers is None:
+            return None
+        first, count = numbers
+        first = first + len(text) if first < 0 else first
+        if first < 0 or first > len(text):
+            return ""
+        last = len(text) if count is None else (first + count if count >= 0 else len(text) + count)
+        return text[first:last] if last >= first else None
+    parts = Lexer(shell.source.data, end).text(start, end, quoted=False)
+    if operator in ("%", "%%", "#", "##"):
+        pattern = pattern_in(shell, parts, state, depth)
+        return None if pattern is None else without_match(operator, text, pattern)
+    return _replaced(shell, parts, text, operator, state, depth)
+
+
+def pattern_in(shell: Reading, parts: Sequence[Part], state: State, depth: int = 0) -> str | None:
+    """A regular expression for the pattern that a word is; None where it can't be told."""
+    items = _with_home(_items(shell, parts, state, split=False, depth=depth + 1), parts, state)
+    texts = _pattern_texts(items)
+    return None if texts is None else matching(texts)
+
+
+def _pattern_texts(items: Items) -> list[tuple[str, bool]] | None:
+    """The texts of a pattern, and whether each stands in quotes; None where they can't be told."""
+    texts = [(item.text, item.quoted) for item in items if item is not None]
+    if any(text is None for text, _ in texts):
+        return None
+    if any(not quoted and re.search(r"[?*+@!]\(|\[\[?[:.=]", text or "") for text, quoted in texts):
+        return None
+    return [(text or "", quoted) for text, quoted in texts]
+
+
+def _replaced(shell: Reading, parts: Sequence[Part], text: str, operator: str, state: State, depth: int) -> str | None:
+    """``${X/old/new}``, ``${X//old/new}``, ``${X/#old/new}``."""
+    old: list[Part] = []
+    new: list[Part] = []
+    target = old
+    for part in parts:
+        if target is old and isinstance(part, Literal) and not part.quoted and "/" in part.text:
+            before, _, after = part.text.partition("/")
+            middle = part.start_byte + len(before.encode("utf-8", "surrogateescape"))
+            old.append(Literal(part.start_byte, middle, False, before))
+            new.append(Literal(middle + 1, part.end_byte, False, after))
+            target = new
         else:
-            pieces += literal_pieces(shell.source, child.start_byte, child.end_byte, "")
-        position = child.end_byte
-    return pieces + literal_pieces(shell.source, position, end, "")
+            target.append(part)
+    texts = _pattern_texts(_items(shell, old, state, split=False, depth=depth + 1))
+    cells = regex_cells(texts) if texts is not None else []
+    # Of what may match here the longest counts, so all has to be tried; two stars are tried in no time.
+    pattern = "".join(cells) if texts is not None and cells.count(".*") <= 2 else None
+    pieces = [item for item in _items(shell, new, state, split=False, depth=depth + 1) if item is not None]
+    into = text_of(pieces)
+    if pattern is None or into is None or any(not piece.quoted and "&" in (piece.text or "") for piece in pieces):
+        return None
+    if not pattern:
+        return text if operator != "/#" and operator != "/%" else (into + text if operator == "/#" else text + into)
+    try:
+        whole = {"/#": rf"\A(?:{pattern})", "/%": rf"(?:{pattern})\Z"}.get(operator, pattern)
+        if operator == "//" and re.fullmatch(pattern, "", re.DOTALL):
+            return None
+        return re.sub(whole, lambda _match: into, text, count=0 if operator == "//" else 1, flags=re.DOTALL)
+    except re.error:
+        return None
+
+
+def assigned_words(shell: Reading, word: Word | Assignment, state: State) -> list[ShellWord]:
+    """The words of a command's word, which may look like an assignment: then it is not split."""
+    if isinstance(word, Word):
+        return expand_words(shell, word, state)
+    head = shell.source.data[word.start_byte : word.end_byte]
+    start = word.start_byte + (head.index(b"=") + 1)
+    name = Literal(word.start_byte, start, True, head[: start - word.start_byte].decode("utf-8", "replace"))
+    pieces = _flat(shell, _items(shell, (name,), state, split=False), word) + expand(shell, word.value, state)
+    return [ShellWord(tuple(pieces), shell.place(word), True)]

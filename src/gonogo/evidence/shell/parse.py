@@ -6,7 +6,7 @@ import time
 from functools import cache
 from typing import Any
 
-from gonogo.evidence.document.source_file import SourceFile
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 
 MAX_SCRIPT = 512 << 10

@@ -20,14 +20,6 @@ def unknown_word(shell: Reading, node: Any, reason: Text) -> ShellWord:
     return ShellWord((piece,), place)
 
 
-def name_in(shell: Reading, node: Any) -> str:
-    """The name inside ``${NAME…}``."""
-    name = node.child_by_field_name("name")
-    if name is None:
-        name = next((c for c in node.named_children if c.type in ("variable_name", "special_variable_name")), None)
-    return shell.text(name) if name is not None else ""
-
-
 def unknown(shell: Reading, node: Any, reason: Text | None = None) -> Piece:
     """A text that can't be told."""
     shown = " ".join(shell.text(node).split())
@@ -66,14 +58,3 @@ def from_variable(shell: Reading, node: Any, variable: Variable, *, split: bool)
         pieces = variable.array[0].pieces if variable.array else ()
         return [carried(shell, node, pieces, split)]
     return [carried(shell, node, variable.pieces, split)]
-
-
-def ansi_c(shell: Reading, node: Any) -> Piece:
-    """``$'…'`` with the escapes that scripts use."""
-    text = shell.text(node)[2:-1]
-    if "\\" in text:
-        for escape, character in (("\\n", "\n"), ("\\t", "\t"), ("\\'", "'"), ('\\"', '"')):
-            text = text.replace(escape, character)
-        if "\\" in text:
-            return unknown(shell, node)
-    return Piece(text, shell.source, node.start_byte, node.end_byte)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.state import State
 from gonogo.evidence.shell.text import Piece
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 _SET_BY_SHELL = Text("`${name}` is set only when the script runs", "`${name}` 只有在脚本运行时才有值")
@@ -28,8 +29,13 @@ class Reading:
     ) -> None:
         self.source = source
         self.script_name = os.path.abspath(source.path)
+        """``$0``."""
+        self.sourced = self.script_name
+        """``${BASH_SOURCE[0]}``."""
         self.given = given or {}
         """Variables that something outside the script sets, such as slurm."""
+        self.limit: int | None = None
+        """Where the part of the source ends that is read; None: at its end."""
         self.printed = printed
         """What ``$(…)`` prints, where it is one of the few commands whose output the files settle."""
 
@@ -50,12 +56,21 @@ class Reading:
         if name == "HOME":
             return os.path.expanduser("~"), None
         if name == "BASH_SOURCE":
-            return self.script_name, None
+            return self.sourced, None
         if name.startswith("SLURM_"):
             return None, _SET_BY_SLURM.format(name=name)
         if name in ("RANDOM", "HOSTNAME", "USER", "UID", "SECONDS", "?", "$", "!", "-", "_", "OLDPWD", "LINENO"):
             return None, _SET_BY_SHELL.format(name=name)
         return None, None
+
+    @contextmanager
+    def within_part(self, end: int) -> Iterator[None]:
+        """Read a part of the source for a while, which ends there."""
+        before, self.limit = self.limit, end
+        try:
+            yield
+        finally:
+            self.limit = before
 
     def parsed_part(self, start: int, end: int) -> Any:
         """A part of the source, parsed where it stands: the script inside ``bash -c '…'``. None where it can't be."""

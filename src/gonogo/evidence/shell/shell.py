@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,19 +11,33 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.shell.builtins import read_words, run_builtin
-from gonogo.evidence.shell.expansion import expand, expand_words
+from gonogo.evidence.shell.conditions import test_words
+from gonogo.evidence.shell.declarations import assigned, declare, unset
+from gonogo.evidence.shell.expansion import assigned_words, expand, number_of
+from gonogo.evidence.shell.lexer import Lexer, Simple, Word
 from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.pieces import NOT_EVALUATED
 from gonogo.evidence.shell.reading import Reading
-from gonogo.evidence.shell.state import RAN, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
+from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of, words_of
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 
 _SOURCED = Text("{path}, which it sources, was not read: {why}", "它 source 的 {path} 没有读取：{why}")
+_NOT_FOLLOWED_AT = Text("{path}:{line} was not followed: {why}", "{path}:{line} 没有继续读取：{why}")
+_SOURCED_UNKNOWN = Text("which file `{text}` sources can't be determined", "无法确定 `{text}` source 的是哪个文件")
+_SOURCED_NOT_HERE = Text("it sources {path}, which does not exist here", "它 source 的 {path} 在这里不存在")
+_NOT_KNOWN = Text("what `{text}` runs can't be determined", "无法确定 `{text}` 运行什么")
+_NOT_PARSED = Text("its syntax can't be read", "无法解析其语法")
+_COMPOUND = re.compile(rb"(?:[{(]|\[\[|(?:if|for|while|until|case|function)\b)")
+_MAX_NOTES = 5
 _MAX_STEPS = 20_000
+_MAX_WORDS = 4096
+_SIGNS = re.compile(r"[;&|<>(){}$`'\"\\*?\[#~\n]")
+"""What makes of a text more than words with blanks between them."""
+_DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _MAX_COMMANDS = 200
 _MAX_DEPTH = 40
 _NOT_FOLLOWED = ("activate", ".bashrc", ".bash_profile", ".profile", ".zshrc", "conda.sh")
@@ -33,6 +48,9 @@ _HOLDING_STATEMENTS = frozenset(
         *("function_definition", "ERROR"),
     }
 )
+
+
+_ENDED_BY_FAILURE = frozenset({"command", "subshell", "pipeline", "test_command", "redirected_statement"})
 
 
 class ShellCommand(msgspec.Struct, frozen=True):
@@ -55,6 +73,10 @@ class ShellCommand(msgspec.Struct, frozen=True):
     """The files that the script wrote before, by heredoc."""
     standard_input: tuple[Piece, ...] | None = None
     input_place: Place | None = None
+    cwd_assumed: Path | None = None
+    """The folder that the script is taken to be started in, where it changes to one that lies there."""
+    notes: tuple[Text, ...] = ()
+    """What of the script was not followed up to it."""
 
 
 class Shell(Reading):
@@ -75,6 +97,12 @@ class Shell(Reading):
         self._follow_compound = follow_compound
         self._statement: Place | None = None
         self._depth = 0
+        self._reached = 0
+        """Where the simple command ends that was followed last: the tree may end it earlier."""
+        self.notes: list[Text] = []
+        """What was not followed, with its line."""
+        self.tested = 0
+        """While above 0 a command's failure is asked for, and so ends nothing under ``set -e``."""
 
     def run(self, state: State) -> None:
         """Follow the script from its start."""
@@ -86,6 +114,15 @@ class Shell(Reading):
             for body, source in list(state.functions.values()):
                 with self.within(source):
                     self.statement(body, state.copy())
+        self.at_exit(state)
+
+    def at_exit(self, state: State) -> None:
+        """What ``trap … EXIT`` runs where a shell ends."""
+        word, state.on_exit = state.on_exit, None
+        if word is not None and word.value:
+            state.ended, state.leaving = False, ""
+            self.run_text([word], state, word.place)
+            state.ended = True
 
     @contextmanager
     def within(self, source: SourceFile) -> Iterator[None]:
@@ -95,6 +132,7 @@ class Shell(Reading):
             yield
         finally:
             self.source = before
+            self._reached = 0
 
     @contextmanager
     def quietly(self) -> Iterator[None]:
@@ -105,14 +143,27 @@ class Shell(Reading):
         finally:
             self.silent -= 1
 
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Follow what a condition asks for a while."""
+        self.tested += 1
+        try:
+            yield
+        finally:
+            self.tested -= 1
+
     def statements(self, nodes: Sequence[Any], state: State) -> ExitStatus:
         """Follow statements in their order."""
         status = SUCCESS
+        reached = 0
         for node in nodes:
             if state.gone:
                 break
-            if node.is_named and node.type != "comment":
+            if node.is_named and node.type != "comment" and node.start_byte >= reached:
+                self._reached = 0
+                source = self.source
                 status = self.statement(node, state)
+                reached = self._reached if self.source is source and self._reached > node.end_byte else 0
         return status
 
     def statement(self, node: Any, state: State) -> ExitStatus:
@@ -126,32 +177,27 @@ class Shell(Reading):
         if node.type not in _HOLDING_STATEMENTS and self._statement is None:
             self._statement = self.place(node)
         try:
-            return self._follow(node, state)
+            status = self._follow(node, state)
         finally:
             self._statement = before
             self._depth -= 1
+        if (
+            status.success is False
+            and not status.assumed
+            and not self.tested
+            and "errexit" in state.options
+            and node.type in _ENDED_BY_FAILURE
+        ):
+            state.ended = True
+        return status
 
     def _follow(self, node: Any, state: State) -> ExitStatus:
         kind = node.type
         if kind == "command":
             return self.command(node, state, node)
-        if kind in ("variable_assignment", "variable_assignments"):
-            assignments = [node] if kind == "variable_assignment" else node.named_children
-            for assignment in assignments:
-                self.assign(assignment, state)
-            return SUCCESS
+        if kind in ("variable_assignment", "variable_assignments", "declaration_command", "unset_command"):
+            return self.command(node, state, node)
         return self._follow_compound(self, node, state)
-
-    def assign(self, node: Any, state: State, *, exported: bool = False) -> str | None:
-        """``NAME=value``, ``NAME+=value``, ``NAME=(…)``, ``NAME[i]=value``. Answers the name."""
-        found = _assigned(self, node, state)
-        if found is None:
-            return None
-        name, variable = found
-        state.set(name, variable)
-        if exported:
-            state.variables[name] = msgspec.structs.replace(state.variables[name], exported=True)
-        return name
 
     def command(
         self,
@@ -162,41 +208,101 @@ class Shell(Reading):
         input_place: Place | None = None,
     ) -> ExitStatus:
         """Follow a simple command; ``whole`` is it with its redirections."""
+        if any(child.type == "variable_assignment" and _placeholder(child) for child in (node, *node.named_children)):
+            return UNSURE  # MODEL=<path (to fill in)>: what bash makes of such lines is no command
+        at = node.start_byte
+        while True:
+            simple = Lexer(self.source.data, self.limit).simple(at)
+            status = self._simple(simple, state, node, whole, (standard_input, input_place))
+            self._reached = max(self._reached, simple.end_byte)
+            # The tree takes `N=1` and the line after it for one command.
+            following = Lexer(self.source.data, self.limit).blanks(simple.end_byte, lines=True)
+            if state.gone or following <= at or following >= node.end_byte or simple.words:
+                return status
+            at = following
+            if _COMPOUND.match(self.source.data, at):
+                root = self.parsed_part(at, node.end_byte)
+                if root is None or root.has_error:
+                    self.note(Place(self.source, at, node.end_byte), _NOT_PARSED)
+                    return UNSURE
+                return self.statements(root.children, state)
+
+    def _simple(
+        self, simple: Simple, state: State, node: Any, whole: Any, given: tuple[tuple[Piece, ...] | None, Place | None]
+    ) -> ExitStatus:
         words: list[ShellWord] = []
-        own: dict[str, Variable] = {}
-        for child in node.named_children:
-            if child.type == "variable_assignment" and not words:
-                if any(each.type == "ERROR" for each in child.children):
-                    return UNSURE  # MODEL=<path (to fill in)>: what bash makes of such lines is no command
-                found = _assigned(self, child, state)
-                if found is not None:
-                    own[found[0]] = found[1]
-            elif child.type == "command_name":
-                for inner in child.named_children:
-                    words += expand_words(self, inner, state)
-            elif "redirect" not in child.type and child.type != "comment":
-                words += expand_words(self, child, state)
-            if len(words) > 4096:
+        for word in simple.words:
+            words += assigned_words(self, word, state)
+            if len(words) > _MAX_WORDS:
                 break
         if not words:
-            state.variables.update(own)
-            return SUCCESS
-        name = words[0].value
-        if name is not None:
-            if name in state.functions:
-                return self._call(name, words[1:], state)
-            if name == "read":
-                given = next((child for child in node.named_children if child.type == "herestring_redirect"), None)
-                value = given.named_children[-1] if given is not None and given.named_children else None
-                text = text_of(expand(self, value, state)) if value is not None else None
-                separators = own["IFS"].value if "IFS" in own else " \t\n"
-                if text is not None and separators is not None:
-                    return read_words(words[1:], text, separators, state, self.place(node))
-            status = self._builtin(name, words[1:], state, self.place(node))
-            if status is not None:
-                return status
-        self.record(words, own, state, self.place(whole), (standard_input, input_place))
+            for assignment in simple.assignments:
+                name, variable = assigned(self, assignment, state)
+                state.set(name, variable)
+            return self.failed(state) or SUCCESS
+        own = dict(assigned(self, assignment, state) for assignment in simple.assignments)
+        if failed := self.failed(state):
+            return failed
+        status = self._named(simple, words, own, state, node)
+        if status is not None:
+            return status
+        first = simple.assignments[0] if simple.assignments else simple.words[0]
+        start = whole.start_byte if first.start_byte == node.start_byte else first.start_byte
+        self.record(words, own, state, Place(self.source, start, max(simple.end_byte, whole.end_byte)), given)
         return RAN
+
+    def failed(self, state: State) -> ExitStatus | None:
+        """Whether an expansion has ended the shell."""
+        if not state.failing:
+            return None
+        state.failing, state.ended = False, True
+        return FAILURE
+
+    def _named(
+        self, simple: Simple, words: Sequence[ShellWord], own: dict[str, Variable], state: State, node: Any
+    ) -> ExitStatus | None:
+        """Call a function or do what a builtin does; None where a program is started."""
+        name = words[0].value
+        if name is None:
+            return None
+        if name in state.functions:
+            return self._with_own(own, state, lambda: self._call(name, words[1:], state))
+        if name in _DECLARING:
+            return declare(self, simple, words, state)
+        if name == "unset":
+            return unset(words[1:], state)
+        lexed = [word for word in simple.words[1:] if isinstance(word, Word)]
+        if name in ("test", "[") and len(lexed) == len(simple.words) - 1:
+            return test_words(self, lexed[:-1] if name == "[" else lexed, state)
+        if name == "let":
+            numbers = [number_of(self, word.value or "?", node, state) for word in words[1:]]
+            return UNSURE if not numbers or numbers[-1] is None else ExitStatus(numbers[-1] != 0)
+        if name == "read":
+            given = next((each.target for each in simple.redirects if each.operator == "<<<"), None)
+            text = text_of(expand(self, given, state)) if given is not None else None
+            separators = own["IFS"].value if "IFS" in own else state.separators
+            if text is not None and separators is not None:
+                return read_words(words[1:], text, separators, state, self.place(node))
+        return self._builtin(name, words[1:], state, self.place(node))
+
+    def _with_own(self, own: dict[str, Variable], state: State, call: Callable[[], ExitStatus]) -> ExitStatus:
+        """Variables that stand before a function's name are set while it runs."""
+        before = {name: state.variables.get(name) for name in own}
+        for name, variable in own.items():
+            state.variables[name] = msgspec.structs.replace(variable, exported=True)
+        status = call()
+        for name, variable_before in before.items():
+            if variable_before is None:
+                state.variables.pop(name, None)
+            else:
+                state.variables[name] = variable_before
+        return status
+
+    def note(self, place: Place, why: Text) -> None:
+        """Say what is not followed."""
+        line = _NOT_FOLLOWED_AT.format(path=place.source.path, line=place.line, why=why)
+        if line not in self.notes and len(self.notes) < _MAX_NOTES:
+            self.notes.append(line)
 
     def record(
         self,
@@ -223,6 +329,8 @@ class Shell(Reading):
                 state.cwd_known,
                 dict(state.written),
                 *given,
+                cwd_assumed=state.cwd_assumed,
+                notes=tuple(self.notes),
             )
         )
 
@@ -258,9 +366,12 @@ class Shell(Reading):
         if name not in ("source", "."):
             return run_builtin(name, arguments, state, place)
         target = arguments[0].value if arguments else None
+        handed = tuple(arguments[1:])
+        if arguments and target is None:
+            self.note(place, _SOURCED_UNKNOWN.format(text=arguments[0].place.text[:60]))
         if not target or os.path.basename(target) in _NOT_FOLLOWED or target.startswith(("/etc/", "/opt/", "/usr/")):
             return SUCCESS
-        return self._source_script(Path(os.path.join(state.cwd, target)), state)
+        return self._source_script(Path(os.path.join(state.cwd, os.path.expanduser(target))), state, handed, place)
 
     def run_text(self, words: Sequence[ShellWord], state: State, place: Place) -> ExitStatus:
         """Follow the words of ``eval`` or ``bash -c`` as a script.
@@ -272,26 +383,50 @@ class Shell(Reading):
             word = words[0]
             text = word.place.text
             if word.place.source is self.source and len(text) > 2 and text[0] == text[-1] and text[0] in "'\"":
-                root = self.parsed_part(word.place.start + 1, word.place.end - 1)
-                return self.statements(root.children, state) if root is not None else UNSURE
+                inside = text[1:-1]
+                if text[0] == "'" or not any(sign in inside for sign in "\\$`"):
+                    root = self.parsed_part(word.place.start + 1, word.place.end - 1)
+                    with self.within_part(word.place.end - 1):
+                        return self.statements(root.children, state) if root is not None else UNSURE
+        joined = " ".join(word.value if word.value is not None else "\0" for word in words)
+        if "\0" not in joined and _SIGNS.search(joined):
+            return self._run_made(joined, words[0].place, state)
         split: list[ShellWord] = []
         for word in words:
-            parts = [msgspec.structs.replace(piece, split=True) for piece in word.pieces]
-            split += [_unquoted(made) for made in words_of(parts, word.place, quoted=False)]
+            parts = [msgspec.structs.replace(piece, split=True, quoted=False) for piece in word.pieces]
+            split += [_unquoted(made) for made in words_of(parts, word.place)]
         if not split or split[0].value is None:
+            self.note(place, _NOT_KNOWN.format(text=" ".join(word.place.text for word in words)[:60]))
             return UNSURE
         if split[0].value != "eval":
+            if split[0].value in state.functions:
+                return self._call(split[0].value, split[1:], state)
             status = self._builtin(split[0].value, split[1:], state, place)
             if status is not None:
                 return status
         self.record(split, {}, state, place)
         return UNSURE
 
-    def _source_script(self, path: Path, state: State) -> ExitStatus:
-        """``source FILE``: follow it in this shell where it can be read."""
+    def _run_made(self, text: str, place: Place, state: State) -> ExitStatus:
+        """Follow a text that the script has put together; its places are those of the line where it stands."""
+        lines = place.source.line_of(place.start) - 1
+        source = SourceFile.of_text(place.source.path, "\n" * lines + text + "\n")
+        root = parse_script(source) if self._depth + 3 < _MAX_DEPTH else None
+        if root is None:
+            return UNSURE
+        self._depth += 2
+        try:
+            with self.within(source):
+                return self.statements(root.children, state)
+        finally:
+            self._depth -= 2
+
+    def _source_script(self, path: Path, state: State, handed: tuple[ShellWord, ...], place: Place) -> ExitStatus:
+        """``source FILE ARGUMENTS``: follow it in this shell where it can be read."""
         try:
             source = SourceFile.read(path)
         except UserError:
+            self.note(place, _SOURCED_NOT_HERE.format(path=path))
             return SUCCESS
         if self._depth + 5 > _MAX_DEPTH:
             return UNSURE
@@ -301,13 +436,19 @@ class Shell(Reading):
                 self.source.gap = _SOURCED.format(path=path, why=source.gap)
             return UNSURE
         self._depth += 5
-        name, self.script_name = self.script_name, str(path)
+        outside = (state.positional, state.arguments_given)
+        if handed:
+            complete = not any(word.many for word in handed)
+            state.positional, state.arguments_given = handed if complete else (), complete
+        name, self.sourced = self.sourced, str(path)
         try:
             with self.within(source):
                 self.statements(root.children, state)
         finally:
             self._depth -= 5
-            self.script_name = name
+            self.sourced = name
+            if handed:
+                state.positional, state.arguments_given = outside
         if state.leaving == "return":
             state.leaving = ""
         return SUCCESS
@@ -317,31 +458,8 @@ class Shell(Reading):
         state.become(merge([first, second], self.place(node)))
 
 
-def _assigned(shell: Shell, node: Any, state: State) -> tuple[str, Variable] | None:
-    """What an assignment sets, and to what."""
-    target, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-    if target is None:
-        return None
-    appending = any(child.type == "+=" for child in node.children)
-    place = shell.place(node)
-    if target.type == "subscript":
-        name_node = target.child_by_field_name("name")
-        name = shell.text(name_node) if name_node is not None else ""
-        piece = Piece(None, shell.source, node.start_byte, node.end_byte, many=True)
-        return (name, Variable((), place, array=(ShellWord((piece,), place),))) if name else None
-    name = shell.text(target)
-    before = state.variables.get(name)
-    if value is not None and value.type == "array":
-        array = tuple(expand_words(shell, value, state))[:4096]
-        if appending and before is not None and before.array is not None:
-            array = (*before.array, *array)
-        elif appending and before is not None and before.pieces:
-            array = (ShellWord(before.pieces, before.place or place), *array)
-        return name, Variable((), place, array=array)
-    pieces = tuple(expand(shell, value, state)) if value is not None else ()
-    if appending and before is not None and before.array is None:
-        pieces = (*before.pieces, *pieces)
-    return name, Variable(pieces[:4096], place)
+def _placeholder(assignment: Any) -> bool:
+    return any(each.type == "ERROR" for each in assignment.children)
 
 
 def _expanded_later(pieces: Sequence[Piece], reason: Text) -> list[Piece]:

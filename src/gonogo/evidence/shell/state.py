@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.shell.text import Piece, ShellWord, reason_of, text_of
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 DIFFERENT = Text(
@@ -90,7 +90,23 @@ class State:
         """The positional parameters are known; else the script is read as it runs without arguments."""
         self.cwd = cwd
         self.cwd_known = False
+        self.cwd_assumed: Path | None = None
+        """The folder that the script is taken to be started in, since what it changes to lies there."""
+        self.previous: Path | None = None
+        """Where ``cd -`` goes back to, as far as it is known."""
+        self.folders: tuple[tuple[Path, bool], ...] = ()
+        """What ``pushd`` has put aside."""
+        self.made: frozenset[str] = frozenset()
+        """Folders that the script makes."""
+        self.option_at = 0
+        """Where in a word ``-abc`` ``getopts`` has come to."""
         self.export_all = False
+        self.options: frozenset[str] = frozenset()
+        """``nounset``, ``errexit``, ``nullglob`` …: what ``set`` and ``shopt`` switched on."""
+        self.failing = False
+        """An expansion under way ends the shell: a variable that is not set under ``set -u``, ``${X:?}``."""
+        self.on_exit: ShellWord | None = None
+        """What ``trap … EXIT`` runs at the end."""
         self.ended = False
         """``exit``: nothing after it runs."""
         self.leaving = ""
@@ -128,6 +144,13 @@ class State:
         self.variables[name] = Variable((piece,), before.place if before and before.place else place, exported)
 
     @property
+    def separators(self) -> str:
+        """What separates words: ``IFS``."""
+        variable = self.variables.get("IFS")
+        value = variable.value if variable is not None and not variable.unset else None
+        return " \t\n" if value is None else value
+
+    @property
     def gone(self) -> bool:
         """Whether nothing more of the current list runs."""
         return self.ended or bool(self.leaving)
@@ -154,6 +177,8 @@ def merge(states: list[State], place: Place, reason: Text = DIFFERENT) -> State:
         merged.export_all = merged.export_all and state.export_all
         if state.cwd != merged.cwd:
             merged.cwd_known = False
+        merged.made |= state.made
+        merged.options &= state.options
     if len({state.leaving for state in alive}) > 1:
         merged.leaving = ""
     if len({tuple(word.value for word in state.positional) for state in alive}) > 1:

@@ -9,23 +9,38 @@ from typing import Any
 
 from gonogo.evidence.shell.arithmetic import combined
 from gonogo.evidence.shell.builtins import run_builtin
-from gonogo.evidence.shell.expansion import expand_words
+from gonogo.evidence.shell.expansion import assigned_words
+from gonogo.evidence.shell.lexer import Lexer, Substitution
 from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import State
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of
 
 
-def output(shell: Reading, node: Any, state: State) -> Sequence[Piece] | None:
+def output(shell: Reading, part: Substitution, state: State) -> Sequence[Piece] | None:
     """What the commands print, without line ends at the end; None where it can't be told."""
-    inside = [child for child in node.named_children if child.type != "comment"]
-    if len(inside) != 1:
+    start, end = part.inner
+    if part.backquoted and b"\\" in shell.source.data[start:end]:
         return None
-    pieces = _printed(shell, inside[0], state.copy(), 0)
+    root = shell.parsed_part(start, end)
+    inside = [child for child in root.named_children if child.type != "comment"] if root is not None else []
+    if not inside:
+        return []
+    with shell.within_part(end):
+        own = state.copy()
+        pieces: list[Piece] | None = []
+        for child in inside:
+            made = _printed(shell, child, own, 0)
+            if made is None or pieces is None:
+                pieces = None
+                break
+            if text_of(pieces) and text_of(made):
+                pieces.append(Piece("\n", shell.source, start, start))
+            pieces += made
     if pieces is None:
         return None
     text = text_of(pieces)
     if text is not None and text.endswith("\n"):
-        return [Piece(text.rstrip("\n"), shell.source, node.start_byte, node.end_byte)]
+        return [Piece(text.rstrip("\n"), shell.source, start, end)]
     return pieces
 
 
@@ -65,7 +80,7 @@ def _printed(shell: Reading, node: Any, state: State, depth: int) -> list[Piece]
     name, arguments = expanded[0].value, expanded[1:]
     if name == "cd":
         run_builtin("cd", arguments, state, shell.place(node))
-        return []
+        return [] if state.cwd_known else None
     if name == "echo":
         return _echoed(shell, node, arguments)
     values = [word.value for word in arguments if not (name == "getopt" and word.many)]
@@ -76,16 +91,10 @@ def _printed(shell: Reading, node: Any, state: State, depth: int) -> list[Piece]
 
 
 def _expanded(shell: Reading, node: Any, state: State) -> list[ShellWord]:
-    words: list[ShellWord] = []
-    for child in node.named_children:
-        if child.type == "command_name":
-            for inner in child.named_children:
-                words += expand_words(shell, inner, state)
-        elif child.type == "variable_assignment" or "redirect" in child.type:
-            return []
-        else:
-            words += expand_words(shell, child, state)
-    return words
+    simple = Lexer(shell.source.data, shell.limit).simple(node.start_byte)
+    if simple.assignments:
+        return []
+    return [made for word in simple.words for made in assigned_words(shell, word, state)]
 
 
 def _words(shell: Reading, node: Any, state: State) -> list[str] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 _MAX_LENGTH = 1 << 16
@@ -30,6 +31,10 @@ class Piece(msgspec.Struct, frozen=True):
     many: bool = False
     """Unknown, and possibly no word or several (``$@``, an array)."""
     reason: Text | None = None
+    program: str = ""
+    """``which NAME``: it is the path of that program, wherever that is."""
+    quoted: bool = False
+    """It stood in quotes: it makes a word also where it is empty, and no pattern."""
 
     @property
     def place(self) -> Place:
@@ -54,6 +59,11 @@ class ShellWord(msgspec.Struct, frozen=True):
     def reason(self) -> Text | None:
         """Why it can't be told, or what was taken for it."""
         return reason_of(self.pieces)
+
+    @property
+    def program(self) -> str:
+        """The program whose path it is, where ``which`` looked for one; else empty."""
+        return self.pieces[0].program if len(self.pieces) == 1 else ""
 
     @property
     def many(self) -> bool:
@@ -85,59 +95,88 @@ def reason_of(pieces: Iterable[Piece]) -> Text | None:
     return taken
 
 
-def words_of(pieces: Sequence[Piece], place: Place, *, quoted: bool) -> list[ShellWord]:
-    """The words that one word of the source comes to after splitting; often one, sometimes none."""
-    if not pieces and not quoted:
-        return []
-    if not any(piece.split for piece in pieces):
-        return [ShellWord(tuple(pieces), place, quoted)]
+def words_of(
+    items: Sequence[Piece | None], place: Place, *, quoted: bool = False, separators: str = _BLANKS
+) -> list[ShellWord]:
+    """The words that one word of the source comes to after splitting; often one, sometimes none.
+
+    None among the items is where one word surely ends, as between the elements of ``"$@"``.
+    """
+    if not any(item is None or item.split for item in items):
+        pieces = tuple(item for item in items if item is not None)
+        there = quoted or any(piece.quoted or piece.text is None or piece.text for piece in pieces)
+        return [ShellWord(pieces, place, quoted or any(piece.quoted for piece in pieces))] if there else []
     words: list[ShellWord] = []
     current: list[Piece] = []
-    for atom in [*(atom for piece in pieces for atom in _atoms(piece, 0)), None]:
-        if atom is not None:
-            current.append(atom)
-        elif current:
-            words.append(ShellWord(tuple(current), _place_of(current), quoted))
-            current = []
+
+    def end(*, empty_too: bool = False) -> None:
+        if empty_too or any(piece.quoted or piece.text is None or piece.text for piece in current):
+            there = tuple(current)
+            words.append(ShellWord(there, _place_of(there, place), quoted or any(piece.quoted for piece in there)))
+        current.clear()
+
+    for item in items:
+        if item is None:
+            end()
+            continue
+        for atom in _atoms(item, 0, separators):
+            if isinstance(atom, Piece):
+                current.append(atom)
+            else:
+                end(empty_too=atom)
+    end()
     if len(words) == 1:
-        return [ShellWord(words[0].pieces, place, quoted)]
+        return [ShellWord(words[0].pieces, place, words[0].quoted)]
     return words or ([ShellWord((), place, True)] if quoted else [])
 
 
-def _place_of(pieces: Sequence[Piece]) -> Place:
+def _place_of(pieces: Sequence[Piece], whole: Place) -> Place:
+    if not pieces:
+        return whole
     first, last = pieces[0], pieces[-1]
     if first.source is last.source and first.start <= last.end:
         return Place(first.source, first.start, last.end)
     return first.place
 
 
-def _atoms(piece: Piece, depth: int) -> list[Piece | None]:
-    """The parts of a piece between its blanks; None is a gap between words."""
+def _atoms(piece: Piece, depth: int, separators: str) -> list[Piece | bool]:
+    """The parts of a piece between what separates words.
+
+    False is a gap of blanks; True a separator that is none (``IFS=,``), of which two have an empty word between them.
+    """
     if not piece.split:
         return [piece]
     if piece.text is None:
         # A text that is known in part: what is unknown in it is taken for a part of one word.
-        within = [_atoms(msgspec.structs.replace(inner, split=True), depth + 1) for inner in piece.inner[:4096]]
+        within = [
+            _atoms(msgspec.structs.replace(inner, split=True, quoted=False), depth + 1, separators)
+            for inner in piece.inner[:4096]
+        ]
         return [atom for atoms in within for atom in atoms] if depth < 20 and piece.inner else [piece]
-    parts = piece.text.split()
-    if len(parts) == 1 and piece.text == parts[0]:
-        return [piece]
-    if len(parts) > 1 and piece.inner and depth < 20:
-        found: list[Piece | None] = []
-        for inner in piece.inner:
-            found += _atoms(msgspec.structs.replace(inner, split=True), depth + 1)
-        return found
-    atoms: list[Piece | None] = []
-    position = 0
     text = piece.text
+    if not any(character in separators for character in text):
+        return [piece]
+    blanks = "".join(character for character in separators if character in _BLANKS)
+    if piece.inner and depth < 20 and len(text.split()) > 1 and separators == _BLANKS:
+        found: list[Piece | bool] = []
+        for inner in piece.inner:
+            found += _atoms(msgspec.structs.replace(inner, split=True, quoted=False), depth + 1, separators)
+        return found
+    atoms: list[Piece | bool] = []
+    position = 0
     while position < len(text):
-        if text[position] in _BLANKS:
-            if not atoms or atoms[-1] is not None:
-                atoms.append(None)
-            position += 1
+        if text[position] in separators:
+            hard = False
+            while position < len(text) and text[position] in separators:
+                if text[position] not in blanks:
+                    if hard:
+                        break
+                    hard = True
+                position += 1
+            atoms.append(hard)
             continue
         end = position
-        while end < len(text) and text[end] not in _BLANKS:
+        while end < len(text) and text[end] not in separators:
             end += 1
         atoms.append(_part(piece, position, end))
         position = end
@@ -153,64 +192,77 @@ def _part(piece: Piece, start: int, end: int) -> Piece:
     return msgspec.structs.replace(piece, text=text[start:end], start=first, end=last)
 
 
-def literal_pieces(source: SourceFile, start: int, end: int, escapes: str) -> list[Piece]:
-    """Source text without its backslashes: before any character where ``escapes`` is empty, else only before those.
+_STAR = ".*"
 
-    A backslash and a line end go away together. ``escapes`` of ``"\\0"`` keeps every backslash, as single quotes do.
+
+def matching(pattern: Sequence[tuple[str, bool]]) -> str:
+    """A regular expression for a shell's pattern, given as texts and whether each stands in quotes.
+
+    It is for whole texts, and takes no longer than the text is long: what a star has matched is not tried again.
     """
-    data = source.data
-    pieces: list[Piece] = []
-    begin = position = start
+    cells = regex_cells(pattern)
+    stars = [index for index, cell in enumerate(cells) if cell is _STAR]
+    found: list[str] = cells[: stars[0]] if stars else list(cells)
+    for number, (start, end) in enumerate(pairwise([*stars, len(cells)])):
+        fixed = "".join(cells[start + 1 : end])
+        if end == len(cells):
+            found.append(f".*{fixed}")
+        elif fixed:
+            found.append(f"(?=(?P<g{number}>.*?{fixed}))(?P=g{number})")
+    return "".join(found)
 
-    def take(until: int) -> None:
-        if until > begin:
-            text = data[begin:until].decode("utf-8", "surrogateescape")
-            pieces.append(Piece(text, source, begin, until, literal=True))
 
-    while escapes != "\0":
-        position = data.find(b"\\", position, end)
-        if position < 0 or position + 1 >= end:
-            break
-        following = chr(data[position + 1])
-        if following == "\n" or data[position + 1 : position + 3] == b"\r\n":
-            take(position)
-            begin = position = position + (2 if following == "\n" else 3)
-        elif not escapes or following in escapes:
-            take(position)
-            begin = position + 1
-            position += 2
+def regex_cells(pattern: Sequence[tuple[str, bool]]) -> list[str]:
+    """A shell's pattern as regular expressions of its parts, of which each star is one."""
+    cells = [(character, quoted) for text, quoted in pattern for character in text]
+    found: list[str] = []
+    at = 0
+    while at < len(cells):
+        character, quoted = cells[at]
+        at += 1
+        if quoted or character not in "*?[\\":
+            found.append(re.escape(character))
+        elif character == "*":
+            found.append(_STAR)
+        elif character == "?":
+            found.append(".")
+        elif character == "\\":
+            if at < len(cells):
+                found.append(re.escape(cells[at][0]))
+                at += 1
         else:
-            position += 2
-    take(end)
-    return pieces
+            close = at + 1 if at < len(cells) and cells[at][0] in "!^" else at
+            close = close + 1 if close < len(cells) and cells[close][0] == "]" else close
+            while close < len(cells) and (cells[close][0] != "]" or cells[close][1]):
+                close += 1
+            if close >= len(cells):
+                found.append("\\[")
+                continue
+            inside = "".join(re.escape(each) if each != "-" else each for each, _ in cells[at:close])
+            negated = inside.startswith(("!", "\\!", "^", "\\^"))
+            inside = inside.lstrip("\\")[1:] if negated else inside
+            found.append(f"[{'^' if negated else ''}{inside}]")
+            at = close + 1
+    return found
 
 
-def changed_text(operator: str, text: str, argument: str | None) -> str | None:
-    """``${X%suffix}``, ``${X##prefix}``, ``${X/a/b}``, ``${X^^}``, ``${X:from:length}``."""
-    if operator in ("^^", ",,", "^", ","):
-        change: Callable[[str], str] = str.upper if "^" in operator else str.lower
-        return change(text) if len(operator) == 2 else change(text[:1]) + text[1:]
-    if argument is None or len(text) > 1024:
-        return None
+def matches(pattern: str, text: str) -> bool:
+    """Whether a whole text matches a regular expression of :func:`matching`."""
+    try:
+        return re.fullmatch(pattern, text, re.DOTALL) is not None
+    except re.error:
+        return False
+
+
+def without_match(operator: str, text: str, pattern: str) -> str:
+    """``${X%suffix}``, ``${X##prefix}`` and their like."""
+    cuts = range(len(text) + 1) if operator in ("%%", "#") else range(len(text), -1, -1)
     if operator in ("%", "%%"):
-        cuts = range(len(text), -1, -1) if operator == "%" else range(len(text) + 1)
-        return next((text[:cut] for cut in cuts if fnmatchcase(text[cut:], argument)), text)
-    if operator in ("#", "##"):
-        cuts = range(len(text) + 1) if operator == "#" else range(len(text), -1, -1)
-        return next((text[cut:] for cut in cuts if fnmatchcase(text[:cut], argument)), text)
-    if operator in ("/", "//"):
-        old, _, new = argument.partition("/")
-        if not old or any(character in old for character in "*?["):
-            return None
-        return text.replace(old, new, -1 if operator == "//" else 1)
-    if operator == ":":
-        numbers = argument.split(":")
-        if not all(number.strip().lstrip("-").isdigit() for number in numbers) or len(numbers) > 2:
-            return None
-        start = int(numbers[0])
-        cut = text[start:]
-        if len(numbers) == 1:
-            return cut
-        length = int(numbers[1])
-        return cut[:length]
-    return None
+        return next((text[:cut] for cut in cuts if matches(pattern, text[cut:])), text)
+    return next((text[cut:] for cut in cuts if matches(pattern, text[:cut])), text)
+
+
+def in_other_case(operator: str, text: str) -> str:
+    """``${X^^}``, ``${X,}`` and their like."""
+    changed = str.upper if "^" in operator else str.lower
+    return changed(text) if len(operator) == 2 else changed(text[:1]) + text[1:]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from gonogo.virtual.hooks.after_import import after_import
+from gonogo.virtual.patching.after_import import after_import
 
 TYPE_CHECKING = False  # nothing is imported here that a process can do without
 if TYPE_CHECKING:

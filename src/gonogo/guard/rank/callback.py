@@ -57,7 +57,7 @@ def _callback_class() -> Any:
             self._start(str(self.folder))
 
         def _start(self, folder: str) -> None:
-            from gonogo.guard.rank.faults import harmless
+            from gonogo.guard.common.faults import harmless
 
             harmless("startup")(_start)(folder, self.options)
 

@@ -15,12 +15,12 @@ import msgspec
 from gonogo.evidence.guarded.records import ExceptionRecord, ZeroState
 from gonogo.evidence.rehearsal.record import Operand
 from gonogo.finding import Text
-from gonogo.guard.rank.frames import GONOGO, frames_of_stack, frames_of_traceback
+from gonogo.guard.common.frames import GONOGO, frames_of_stack, frames_of_traceback
 from gonogo.guard.tensors.modules import Names, modules_running, names_of
 from gonogo.guard.tensors.operands import operands_of, zero_state
 
 if TYPE_CHECKING:
-    from gonogo.guard.rank.state import RankState
+    from gonogo.guard.common.state import RankState
 
 # Attributes of an exception: what was found out of it, that it has left the program, its message as it was.
 _MARK, _DIED, _MESSAGE = "_gonogo_noted", "_gonogo_died", "_gonogo_message"

@@ -16,7 +16,7 @@ from typing import Any
 
 from gonogo._version import __version__
 from gonogo.evidence.guarded.records import GpuRecord, Joined, StartRecord
-from gonogo.guard.rank import nvml
+from gonogo.guard.common import nvml
 
 PACKAGES = (
     "torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "datasets", "tokenizers", "safetensors",

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from gonogo.evidence.guarded.records import Phase
-from gonogo.guard.rank.faults import fault, harmless
+from gonogo.guard.common.faults import fault, harmless
 from gonogo.guard.rank.worker import Guard, current
 from gonogo.guard.trackers.detection import writers
 

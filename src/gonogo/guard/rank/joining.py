@@ -11,18 +11,21 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.evidence.guarded.rank_comparison import differences
-from gonogo.evidence.guarded.records import Compared, Joined
+from gonogo.evidence.guarded.records import Compared, Difference, Joined
+from gonogo.guard.common.faults import harmless
 from gonogo.guard.rank import facts
-from gonogo.guard.rank.faults import harmless
 from gonogo.guard.tensors.census import census
 
+ABSENT = "(not set)"
+"""The value of a fact that a rank did not state, where others did."""
+
 if TYPE_CHECKING:
-    from gonogo.guard.rank.state import RankState
+    from gonogo.guard.common.state import RankState
 
 _TOGETHER, _ALONE = "together", "alone"
 _encoder = msgspec.json.Encoder()
@@ -123,3 +126,30 @@ def _sum_is_right(distributed: Any, rank: int, world_size: int) -> bool | None:
     number = torch.tensor([float(rank + 1)], device=device)
     distributed.all_reduce(number)
     return bool(abs(float(number) - world_size * (world_size + 1) / 2) < 0.5)
+
+
+def differences(stated: Mapping[int, Joined]) -> tuple[Difference, ...]:
+    """The facts that do not have the same value in all ranks, by name. ``stated``: what each rank stated."""
+    found = []
+    for fact in sorted({fact for joined in stated.values() for fact in joined.facts}):
+        values = _ranks_by_value((rank, joined.facts.get(fact, ABSENT)) for rank, joined in stated.items())
+        if len(values) > 1:
+            details = {rank: joined.details[fact] for rank, joined in stated.items() if fact in joined.details}
+            found.append(Difference(fact, values, _details(details) if len(details) == len(stated) else {}))
+    return tuple(found)
+
+
+def _details(stated: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str, tuple[int, ...]]]:
+    names = sorted({name for settings in stated.values() for name in settings})
+    compared = {
+        name: _ranks_by_value((rank, settings.get(name, ABSENT)) for rank, settings in stated.items()) for name in names
+    }
+    return {name: values for name, values in compared.items() if len(values) > 1}
+
+
+def _ranks_by_value(stated: Iterable[tuple[int, str]]) -> dict[str, tuple[int, ...]]:
+    """Ranks by value: the value that most ranks have first, among equals that of the lowest rank."""
+    ranks: dict[str, list[int]] = {}
+    for rank, value in sorted(stated):
+        ranks.setdefault(value, []).append(rank)
+    return {value: tuple(of) for value, of in sorted(ranks.items(), key=lambda item: (-len(item[1]), item[1][0]))}

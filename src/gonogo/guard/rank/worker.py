@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import math
 import os
 import signal
 import sys
@@ -12,18 +13,96 @@ import time
 import traceback
 from typing import IO, Any
 
+import msgspec
+
 from gonogo.evidence.guarded.files import dump_path
 from gonogo.evidence.guarded.records import End, Fault, Phase, Resumed, Stalled, Warned
+from gonogo.guard.common import faults, memory
+from gonogo.guard.common.collectives import queues
+from gonogo.guard.common.faults import harmless
+from gonogo.guard.common.frames import all_threads, main_frame
+from gonogo.guard.common.state import RankState
+from gonogo.guard.common.writer import RecordWriter
 from gonogo.guard.injection import WORKER, GuardOptions, read_options
-from gonogo.guard.rank import faults, memory
-from gonogo.guard.rank.collectives import queues
-from gonogo.guard.rank.faults import harmless
-from gonogo.guard.rank.frames import all_threads, main_frame
-from gonogo.guard.rank.stalls import StallWatch
-from gonogo.guard.rank.state import RankState
 from gonogo.guard.rank.steps import StepLog
-from gonogo.guard.rank.writer import RecordWriter
-from gonogo.guard.trackers.upload import Trackers
+from gonogo.guard.rank.upload import Trackers
+
+_EVERY = 0.5  # seconds: on a GPU the loss is looked at no more often
+
+
+class PendingLoss:
+    """One loss: known at once on the CPU, else on its way over from the GPU."""
+
+    def __init__(self, loss: Any, step: int) -> None:
+        self.step = step
+        self._taken = time.monotonic()
+        self._value: Any = None
+        self._event: Any = None
+        self._wait = 0.0
+        torch = sys.modules["torch"]
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            return
+        loss = loss.detach()
+        if loss.device.type == "cpu":
+            self._value = float(loss)
+        elif loss.device.type == "cuda" and not torch.cuda.is_current_stream_capturing():
+            self._wait = _EVERY
+            self._value = torch.empty((), dtype=torch.float32, pin_memory=True)
+            self._value.copy_(loss.reshape(()), non_blocking=True)
+            self._event = torch.cuda.Event()
+            self._event.record()
+
+    def due(self) -> bool:
+        """Whether it is time to look at another one."""
+        return time.monotonic() - self._taken >= self._wait
+
+    def not_finite(self) -> str | None:
+        """``nan`` or ``inf``, where the loss is known by now and is such."""
+        if self._value is None or (self._event is not None and not self._event.query()):
+            return None
+        value = float(self._value)
+        return None if math.isfinite(value) else str(value)
+
+
+_TIMES_MEDIAN = 10
+_LOADING = 5
+"""Before the first step, data is prepared and weights are read: it may well be quiet for longer."""
+
+
+class StallNotice(msgspec.Struct, frozen=True):
+    """A stall, for how long so far, and how often it was told before; or, where it is ``over``, how long it took."""
+
+    seconds: float
+    again: int = 0
+    over: bool = False
+
+
+class StallWatch:
+    """Says when a rank stalls: once at the limit, then at intervals that double; and when it goes on."""
+
+    def __init__(self, least: float) -> None:
+        self._least = least
+        self._since: float | None = None
+        self._reported = 0
+        self._next = 0.0
+
+    def look(self, now: float, progress: float, median: float, loading: bool) -> StallNotice | None:
+        """What is to be told now. ``progress``: when there was the last sign of it, on the clock of ``now``."""
+        if self._since is not None and progress > self._since:
+            before, self._since = self._since, None
+            return StallNotice(progress - before, over=True)
+        limit = max(self._least, _TIMES_MEDIAN * median) * (_LOADING if loading else 1)
+        quiet = now - progress
+        if self._since is None:
+            if quiet < limit:
+                return None
+            self._since, self._reported, self._next = progress, 0, limit
+        if quiet < self._next:
+            return None
+        self._next = quiet * 2
+        self._reported += 1
+        return StallNotice(quiet, self._reported - 1)
+
 
 TICK = 0.2
 """Seconds between two looks of the watching thread."""
@@ -162,7 +241,6 @@ class Guard(RankState):
         """Notice a loss that is not finite: at once on the CPU; on a GPU when it has come over by itself."""
         if self.search is not None:
             self.search.loss(loss)
-        from gonogo.guard.tensors.loss import PendingLoss
 
         if self._loss is None or self._loss.due():
             self._look_for_loss()  # at the one before, which has come over by now

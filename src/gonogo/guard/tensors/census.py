@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from gonogo.evidence.guarded.records import Census, PlacedTensors
-from gonogo.guard.rank import memory
+from gonogo.guard.common import memory
 
 _NAMED = 5
 _What = Literal["parameter", "buffer", "optimizer-state", "zero-partition", "fp32-partition", "master-weights"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, Literal
 
-from gonogo.guard.rank.frames import outwards
+from gonogo.guard.common.frames import outwards
 
 Kind = Literal["parameter", "buffer", "gradient", "unknown"]
 _CALLS = ("_call_impl", "_wrapped_call_impl", "forward", "__call__")

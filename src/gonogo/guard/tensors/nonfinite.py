@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gonogo.evidence.guarded.records import NonFinite
-from gonogo.guard.rank.faults import harmless
+from gonogo.guard.common.faults import harmless
 
 if TYPE_CHECKING:
-    from gonogo.guard.rank.state import RankState
+    from gonogo.guard.common.state import RankState
 
 _PART = "values that are not finite"
 

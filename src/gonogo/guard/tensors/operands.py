@@ -12,7 +12,7 @@ from typing import Any
 
 from gonogo.evidence.guarded.records import ZeroState
 from gonogo.evidence.rehearsal.record import Operand
-from gonogo.guard.rank.frames import owner_of
+from gonogo.guard.common.frames import owner_of
 from gonogo.guard.tensors.modules import Names
 
 _MAX_OPERANDS = 16

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.guarded.files import read_run
-from gonogo.evidence.guarded.run import GuardedRun
+from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.finding import Report
 from gonogo.guard.report import report_of
 from gonogo.guard.trackers.files import MARKDOWN, PAGE, SUMMARY, Summary

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.facts.training_script import gradient_checkpointing, reentrant, surely_ddp
+from gonogo.hazards.facts.training_script import gradient_checkpointing, reentrant, set_in_code, surely_ddp
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
 
 _WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")
@@ -9,6 +9,7 @@ _NAMED = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked 
 
 _WORDS_TRUE = ("True", "true", "1")
 
+_DECIDE = ("gradient_checkpointing", "ddp_find_unused_parameters", "ddp_static_graph")
 _CURES = (
     Text(
         'Set gradient_checkpointing_kwargs={"use_reentrant": False} and ddp_find_unused_parameters=False',
@@ -27,6 +28,8 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
         checkpointing = gradient_checkpointing(run)
         if checkpointing.truth is not True or reentrant(run) is not True or not surely_ddp(run):
             return
+        if any(True for name in _DECIDE for _ in set_in_code(run, name)):
+            return  # by code, after the arguments were read
         given = run.arguments.get("ddp_find_unused_parameters")
         if run.arguments.get("ddp_static_graph").truth or not with_trainer(run):
             return

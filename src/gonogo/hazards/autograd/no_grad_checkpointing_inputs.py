@@ -1,11 +1,11 @@
 import ast
 import re
 
-from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
 

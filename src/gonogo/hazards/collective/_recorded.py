@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gonogo.evidence.dumps.collective_mismatch import CollectiveMismatch
 from gonogo.evidence.dumps.flight_recorder import RecordedCall
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
-from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.rule import Span, Text
 

@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
-from gonogo.hazards.facts.all_ranks import outside_of_rank_test
+from gonogo.hazards.facts.all_ranks import equally_often, outside_of_rank_test
 from gonogo.hazards.facts.rank_tests import of_other_ranks, on_one_rank
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Text
 
@@ -29,13 +29,22 @@ _COLLECTIVES = (
 _REHEARSED = Text(
     "A collective returns when all ranks of its group have called it.", "集合通信要等组内所有 rank 都调用后才返回。"
 )
+_TOGETHER = Text(
+    "Let the ranks decide together whether to leave the loop: broadcast the decision of rank 0, or all_reduce it "
+    "(ReduceOp.MAX)",
+    "让各 rank 一起决定是否离开循环：广播 rank 0 的决定，或对它做 all_reduce（ReduceOp.MAX）",
+)
 
 
 class CollectiveInBranchOfOneRank(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """Ranks that diverge where one had a call of its own."""
         divergence = rank_divergence(record)
-        if divergence is None or divergence.rank_test is None:
+        if divergence is None:
+            return
+        if divergence.rank_exit is not None:
+            yield self.divergence_finding(divergence, divergence.telling_side(), cure=_TOGETHER, because=_REHEARSED)
+        if divergence.rank_test is None:
             return
         side, _ = divergence.rank_test
         if side.call is None or not side.call.parameters:
@@ -54,6 +63,8 @@ class CollectiveInBranchOfOneRank(Hazard):
         divergence = rank_divergence(record)
         if divergence is not None:
             yield from outside_of_rank_test(divergence, run)
+        if divergence is not None and divergence.rank_exit is not None:
+            yield from equally_often(divergence, run)
 
     def in_script(self, script: Script, run: Run) -> Findings:
         """Collectives in a branch of one rank, where no branch of the others has one."""

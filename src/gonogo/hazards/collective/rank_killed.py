@@ -1,7 +1,7 @@
 import signal
 
 from gonogo.evidence.guarded.ends import Death, name_of_signal, roots, span_of_rank, unlike
-from gonogo.evidence.guarded.run import GuardedRank
+from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.guarded.whereabouts import own_frame
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.finding.words import PHASES, size

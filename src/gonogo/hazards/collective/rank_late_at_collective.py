@@ -1,16 +1,16 @@
 import os
 
 from gonogo.evidence.dumps.collective_mismatch import find_mismatch
-from gonogo.evidence.dumps.ras import behind
-from gonogo.evidence.dumps.stacks import Stack, stacks_in
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import interrupted
 from gonogo.evidence.guarded.standstill import Standstill, standstill
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
 from gonogo.evidence.log.failure_log import FailureLog, span_of
+from gonogo.evidence.log.ras import behind
+from gonogo.evidence.log.stacks import Stack, stacks_in
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.failures import places
-from gonogo.evidence.rehearsal.frame import Frame
+from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern, Severity, Span, Text

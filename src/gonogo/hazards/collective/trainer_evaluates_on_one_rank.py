@@ -1,5 +1,5 @@
-from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
 

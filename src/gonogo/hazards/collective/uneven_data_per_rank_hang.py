@@ -72,7 +72,7 @@ class UnevenDataPerRankHang(Hazard):
         divergence = rank_divergence(record)
         if divergence is None:
             return
-        if divergence.rank_test is None and _read_unevenly(divergence):
+        if divergence.rank_test is None and divergence.rank_exit is None and _read_unevenly(divergence):
             yield self.divergence_finding(divergence, divergence.telling_side(), cure=_CURE, because=_REHEARSED)
 
     def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:

@@ -1,8 +1,8 @@
 """Fixes that give a keyword of a call, or an option of a launch, another name."""
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.script.script import Call
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Fix, Text
 from gonogo.hazards.facts.how_it_trains import fix_of
 

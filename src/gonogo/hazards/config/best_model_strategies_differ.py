@@ -1,4 +1,4 @@
-from gonogo.evidence.config.training_arguments import Arguments
+from gonogo.evidence.training_arguments import Arguments
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments, with_trainer
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Text
 

@@ -3,7 +3,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.deepspeed_settings import ZERO, key_spot, read_by_json, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Run, Severity, Text

@@ -3,11 +3,11 @@ from functools import partial
 
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.evidence.config.deepspeed_auto import TRANSFORMERS_DEFAULTS, Correspondence, hf_correspondences
-from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import matched_text
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
+from gonogo.evidence.training_arguments import Arguments
 from gonogo.hazards.config._mismatch_lines import Mismatch, mismatches, mismatches_in_log
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of, from_accelerate_yaml, with_plain_arguments, with_trainer
 from gonogo.hazards.rule import (

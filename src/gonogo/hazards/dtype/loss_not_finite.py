@@ -1,6 +1,6 @@
 from gonogo.evidence.guarded.ends import deepspeed_config, span_of_rank
+from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.guarded.records import NonFinite
-from gonogo.evidence.guarded.run import GuardedRank
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import setting

@@ -1,5 +1,5 @@
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.source_file import SourceFile
 from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
 from gonogo.hazards.environment._surroundings import cut_off, first, text_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Span, Text

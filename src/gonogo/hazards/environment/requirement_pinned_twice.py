@@ -1,6 +1,6 @@
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
 
 

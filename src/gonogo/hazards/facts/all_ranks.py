@@ -6,17 +6,17 @@ import ast
 import os
 from collections.abc import Iterator
 
-from gonogo.evidence.document.source_file import SourceFile, display_path
-from gonogo.evidence.rehearsal.divergence import EnclosingCondition, Side
-from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.run import Run
 from gonogo.evidence.script import rewriting
 from gonogo.evidence.script.identifiers import last_name
 from gonogo.evidence.script.project import read_script
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile, display_path
 from gonogo.finding import Applicability, Edit, Fix, Text
+from gonogo.finding.divergence import EnclosingCondition, Side
 from gonogo.finding.errors import UserError
+from gonogo.finding.frame import Frame
 from gonogo.hazards.hazard import Hazard
 
 _ON_ALL = Text("Let all ranks make the call, outside of `{test}`", "把调用移到 `{test}` 之外，让所有 rank 都执行")

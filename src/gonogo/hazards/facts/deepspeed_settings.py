@@ -1,8 +1,8 @@
 """How values of a DeepSpeed config are pointed at and worded, and what the run's DeepSpeed does with them."""
 
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.run import Run
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Span, Text
 from gonogo.hazards.facts.how_it_trains import in_own_loop, with_accelerate
 

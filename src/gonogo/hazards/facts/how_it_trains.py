@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
-from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Call
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding import Edit, Fix, Text
 from gonogo.hazards.hazard import Hazard
 

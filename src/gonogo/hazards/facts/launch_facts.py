@@ -9,9 +9,9 @@ from gonogo.evidence.field import Field, whole_number
 from gonogo.evidence.patterns import Pattern
 
 if TYPE_CHECKING:
-    from gonogo.evidence.document.source_file import Place
     from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.run import Run
+    from gonogo.evidence.source_file import Place
 
 _GPU = Pattern(r"^(?:-?\d+|(?:GPU|MIG)-\S+)$")
 TORCHRUN = ("torchrun", "torch.distributed.launch")

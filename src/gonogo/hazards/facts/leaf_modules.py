@@ -3,11 +3,11 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
-from gonogo.evidence.rehearsal.divergence import CollectiveCall
-from gonogo.evidence.rehearsal.frame import Frame
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.script.identifiers import uses_name
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
+from gonogo.finding.divergence import CollectiveCall
+from gonogo.finding.frame import Frame
 from gonogo.hazards.facts.all_ranks import script_at
 from gonogo.hazards.rule import Edit, Fix, Hazard, Run, Script, Text
 

@@ -11,8 +11,8 @@ from gonogo.evidence.launch.manifest import workload_at
 from gonogo.finding import Edit, Text
 
 if TYPE_CHECKING:
-    from gonogo.evidence.document.source_file import Place
     from gonogo.evidence.launch.launch import Launch
+    from gonogo.evidence.source_file import Place
 
 SHARED_MEMORY_FIX = Text("share the host's /dev/shm: --ipc=host", "共用主机的 /dev/shm：--ipc=host")
 SHARED_MEMORY_CURE = (

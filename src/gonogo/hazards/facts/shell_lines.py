@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.source_file import Place, SourceFile
 
 _OTHER_LANGUAGES = (".py", ".yaml", ".yml", ".json", ".toml", ".md", ".ipynb")
 

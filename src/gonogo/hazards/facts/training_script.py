@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.script.flow import reaching, scope_binding
-from gonogo.evidence.script.index import FUNCTIONS, Binding
+from gonogo.evidence.script.syntax_index import FUNCTIONS, Binding
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 
 if TYPE_CHECKING:
     from gonogo.evidence.field import Field
@@ -177,9 +177,27 @@ def gradient_checkpointing(run: Run) -> Field:
     return field if not field.absent else run.arguments.get("activation_checkpointing")
 
 
+def set_in_code(run: Run, name: str) -> Iterator[Field]:
+    """What a script gives an attribute of that name, as ``arguments.gradient_checkpointing = True`` after parsing."""
+    word = name.encode()
+    for script in run.scripts:
+        if word not in script.source.data:
+            continue
+        for node in script.nodes(ast.Assign):
+            if any(isinstance(target, ast.Attribute) and target.attr == name for target in node.targets):
+                yield script.field(node.value)
+
+
 def reentrant(run: Run) -> bool | None:
-    """Whether the Trainer's gradient checkpointing is reentrant: the default before transformers 5."""
+    """Whether the Trainer's gradient checkpointing is reentrant: the default before transformers 5.
+
+    What code sets is what holds, where it is one value; it may be set on some way of several only.
+    """
     given = run.arguments.get("gradient_checkpointing_kwargs")
+    if later := list(set_in_code(run, "gradient_checkpointing_kwargs")):
+        if len(later) > 1 or not isinstance(later[0].value, dict) or later[0].value.get("use_reentrant") is not False:
+            return None
+        return False
     if given.absent:
         return run.environment.within("transformers", "<5")
     value = given.value

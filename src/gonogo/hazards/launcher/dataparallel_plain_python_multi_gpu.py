@@ -1,8 +1,8 @@
-from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import REPLICA, outside_training, plain_on_several_gpus
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.facts.mismatch_in_log import mismatches_in
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text

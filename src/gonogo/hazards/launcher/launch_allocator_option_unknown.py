@@ -1,4 +1,4 @@
-from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.launch_facts import names
 from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text
 

@@ -2,7 +2,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, line_at, lines_from
 from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Pattern, Run, Text
 

@@ -1,9 +1,9 @@
 import os
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE
 from gonogo.evidence.paths import is_file
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding.errors import UserError
 from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
 

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_from
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
 

@@ -1,4 +1,4 @@
-from gonogo.evidence.document.source_file import Place
+from gonogo.evidence.source_file import Place
 from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Pattern, Run, Text
 
 _ONE_OR_RANGE = Pattern(r"^([0-9]{1,3})(?:-([0-9]{1,2}))?$")

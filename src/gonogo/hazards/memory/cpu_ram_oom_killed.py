@@ -1,5 +1,5 @@
 from gonogo.evidence.guarded.ends import roots, span_of_rank
-from gonogo.evidence.guarded.run import GuardedRank
+from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.exit_summary import exits, first_failure
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError

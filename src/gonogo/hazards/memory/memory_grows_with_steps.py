@@ -1,6 +1,6 @@
 from gonogo.evidence.guarded.ends import roots, span_of_rank
+from gonogo.evidence.guarded.guarded_run import GuardedRank
 from gonogo.evidence.guarded.records import Warned
-from gonogo.evidence.guarded.run import GuardedRank
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import size
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severity, Text

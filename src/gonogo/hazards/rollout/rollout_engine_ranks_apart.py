@@ -1,5 +1,5 @@
-from gonogo.evidence.rehearsal.divergence import ENGINE_MADE
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.finding.divergence import ENGINE_MADE
 from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Text
 
 _MADE = Text(

@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.rule import Edit, Findings, Hazard, Run, Script, Text
 
 

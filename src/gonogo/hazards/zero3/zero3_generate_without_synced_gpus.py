@@ -2,8 +2,8 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
-from gonogo.evidence.rehearsal.divergence import Side
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.finding.divergence import Side
 from gonogo.hazards.facts.zero_files import gathered, is_engine, is_trained, name_of, stage_span, tests_the_stage
 from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, RehearsalRecord, Run, Script, Text
 from gonogo.hazards.zero3._loading import tells_of_zero3

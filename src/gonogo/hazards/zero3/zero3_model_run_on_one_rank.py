@@ -1,8 +1,8 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.rehearsal.divergence import CollectiveCall, EnclosingCondition
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.finding.divergence import CollectiveCall, EnclosingCondition
 from gonogo.hazards.facts.all_ranks import outside_of_rank_test
 from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.facts.zero_files import (

@@ -1,8 +1,8 @@
 import ast
 from collections.abc import Iterator
 
-from gonogo.evidence.rehearsal.divergence import Side
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.finding.divergence import Side
 from gonogo.hazards.facts.all_ranks import outside_of_rank_test
 from gonogo.hazards.facts.rank_tests import lone_statement, on_one_rank
 from gonogo.hazards.facts.zero_files import is_engine, is_optional, stage_span, text_of

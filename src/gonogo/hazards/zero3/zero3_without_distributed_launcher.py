@@ -1,6 +1,6 @@
-from gonogo.evidence.config.training_arguments import TRAINER_CLASSES
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Text
 from gonogo.hazards.zero3._empty_uses import Use, empty_uses

@@ -22,8 +22,8 @@ from gonogo.finding import Text
 from gonogo.rehearse.cache.key import ROOT, conditions_hold, conditions_named, key_of
 from gonogo.rehearse.cache.reads import Changed, Read, ReadChecker, reads_of
 from gonogo.rehearse.cache.store import Store, cache_folder, max_bytes
-from gonogo.rehearse.cache.watch import AccessRecorder, recording
 from gonogo.rehearse.packages import PackageOverlay
+from gonogo.rehearse.path_access import AccessRecorder, recording
 from gonogo.rehearse.request import RehearsalRequest
 
 FOLDER = "rehearsals"

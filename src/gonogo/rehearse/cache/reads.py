@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.rehearse.cache.watch import PathAccess, state_of
+from gonogo.rehearse.path_access import PathAccess, state_of
 
 _MAX_HASHED = 256 << 20
 _MAX_COMPARED = 16 << 20

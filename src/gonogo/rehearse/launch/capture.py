@@ -19,14 +19,14 @@ import msgspec
 from gonogo.confinement.confinement import raise_if_ended
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
 from gonogo.confinement.world import World
-from gonogo.evidence.launch.words import shortened
+from gonogo.evidence.launch.command_words import shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.cache.watch import traced_calls
 from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, all_launchers
 from gonogo.rehearse.launch.python_start import python_module
+from gonogo.rehearse.path_access import traced_calls
 from gonogo.virtual.sandbox import probe_reporting
 
 

@@ -11,7 +11,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from gonogo.evidence.launch.words import is_python
+from gonogo.evidence.launch.command_words import is_python
 from gonogo.evidence.paths import opened
 
 _MAX_FILES = 200

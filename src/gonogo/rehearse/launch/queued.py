@@ -11,13 +11,13 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.environment.instances import rented
 from gonogo.evidence.launch.job_file import YAML, file_of_command, notebook_of_command, notebook_source
 from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of, unfilled
 from gonogo.evidence.launch.manifest import is_manifest, template_note, workloads
 from gonogo.evidence.paths import is_file
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.request import RehearsalRequest

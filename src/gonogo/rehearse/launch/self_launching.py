@@ -15,7 +15,7 @@ from gonogo.evidence.paths import contents
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding import Text
 from gonogo.rehearse.launch.launch import ResolvedLaunch
-from gonogo.virtual.ranks.plan import SPAWN
+from gonogo.virtual.protocol.plan import SPAWN
 
 
 def may_start_processes(launch: ResolvedLaunch) -> bool:

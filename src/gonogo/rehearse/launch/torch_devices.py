@@ -14,8 +14,8 @@ from typing import Any
 from unittest.mock import patch
 
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 
 def _asks_no_toolkit(builder: Any) -> None:
@@ -61,7 +61,7 @@ def with_virtual_devices(surroundings: Surroundings) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         patches = Patches()
         stack.callback(patches.undo)
-        torchvision.install(patches)
+        torchvision.install(patches, lambda what: None)
         if surroundings.device_type == "cuda":
             for name, answer in answers.items():
                 stack.enter_context(patch.object(torch.cuda, name, answer))

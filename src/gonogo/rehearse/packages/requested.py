@@ -13,9 +13,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.reading import read_environment
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.names import needs_cuda

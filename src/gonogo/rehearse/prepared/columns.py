@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Sequence
 
-from gonogo.evidence.config.training_arguments import Arguments
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.training_arguments import Arguments
 from gonogo.rehearse.prepared.named_inputs import given_to
 from gonogo.rehearse.prepared.rows import TEMPLATE, kind_by_name
 

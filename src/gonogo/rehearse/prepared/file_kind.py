@@ -6,9 +6,9 @@ import ast
 import textwrap
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.prepared.columns import columns_in
 from gonogo.rehearse.prepared.rows import TEMPLATE

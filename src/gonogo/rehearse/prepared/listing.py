@@ -26,7 +26,8 @@ from gonogo.rehearse.prepared.columns import (
     separator_in,
     texts_in,
 )
-from gonogo.rehearse.prepared.named_inputs import OF_SHELL, Named, is_hub_name, kind_of_option, named_in, whole_path
+from gonogo.rehearse.prepared.named_inputs import OF_SHELL, TOKENIZER_ALONE, is_hub_name, named_in, whole_path
+from gonogo.rehearse.prepared.option_kinds import Named, kind_of_option
 from gonogo.rehearse.prepared.required_inputs import PrepareOptions, RequiredInput, State
 from gonogo.rehearse.prepared.rows import format_from_columns
 from gonogo.rehearse.prepared.walked_folders import image_folder, is_alone
@@ -53,6 +54,12 @@ _NOT_PUBLISHED = Text(
     "*.safetensors *.bin)",
     "gonogo 的公开模型表中没有它{close}：请指定相近的模型（--model {name}=公开模型名），"
     "或下载它的配置和分词器（hf download {name} --exclude '*.safetensors' '*.bin'）",
+)
+_FILES_NOT_PUBLISHED = Text(
+    "not in gonogo's table of published models{close}: choose a similar one (--model "
+    "{name}=PUBLISHED-NAME), or download what the program asked for (hf download {name} {files})",
+    "gonogo 的公开模型表中没有它{close}：请指定相近的模型（--model {name}=公开模型名），"
+    "或下载程序所请求的文件（hf download {name} {files}）",
 )
 _PATH_UNTOLD = Text(
     "can't determine from the name which model this is{close}: choose it with --model {name}=PUBLISHED-NAME",
@@ -97,6 +104,8 @@ def list_of(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[
         for named in named_in(run):
             for wanted in _required_input(run, named, where, columns, options):
                 one = found.setdefault(wanted.key, wanted)
+                if one.state == "here" and wanted.state != "here":  # a tokenizer is there, and the model is not
+                    one = found[wanted.key] = wanted
                 one.splits = tuple(dict.fromkeys((*one.splits, *wanted.splits)))
                 one.rows = max(one.rows, wanted.rows)
     order = {"model": 0, "data": 1, "media": 2, "variable": 3}
@@ -128,7 +137,8 @@ def _required_input(
         name = f"--{named.option}" if named.option else f"? ({named.kind})"
         yield RequiredInput(named.kind, name, named.place, state="unknown", why=_UNTOLD)
     elif named.kind == "model":
-        yield required_model(named.value, named.place, folder, options)
+        tokenizer = named.option == TOKENIZER_ALONE
+        yield required_model(named.value, named.place, folder, options, tokenizer_alone=tokenizer)
     elif named.kind == "variable":
         here = named.value in os.environ
         why = None if here else _OF_SHELL if named.option == OF_SHELL else _VARIABLE
@@ -143,11 +153,13 @@ def _required_input(
 
 
 def required_model(
-    name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False
-) -> RequiredInput:
+    name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False, files: Sequence[str] = (),
+    tokenizer_alone: bool = False,
+) -> RequiredInput:  # fmt: skip
     """A model by its hub name or path: what of it is here, and what it can be made of.
 
-    ``asked``: a rehearsal asked for it. Else a lone word that is no model's name may be a label (``scratch``).
+    ``asked``: a rehearsal asked for it, of a hub's name for these files. Else a lone word that is no model's name may
+    be a label (``scratch``). ``tokenizer_alone``: nothing else is read from it.
     """
     there = whole_path(name, folder)
     hub = is_hub_name(name) and not exists(Path(there))
@@ -164,6 +176,9 @@ def required_model(
         wanted.state, wanted.found = "here", there
     elif is_folder(Path(there)):
         wanted.found = there
+        parts = _parts_in(Path(there))
+        if tokenizer_alone and parts["tokenizer"]:
+            wanted.state, wanted.parts = "here", {"tokenizer": True}
     if wanted.state == "here":
         return wanted
     model = published(name, options)
@@ -174,7 +189,8 @@ def required_model(
         wanted.state, wanted.why = "unknown", _UNTOLD
     else:
         wanted.state = "missing"
-        wanted.why = (_NOT_PUBLISHED if hub else _PATH_UNTOLD).format(name=name, close=alike(name))
+        text = _PATH_UNTOLD if not hub else _FILES_NOT_PUBLISHED if files else _NOT_PUBLISHED
+        wanted.why = text.format(name=name, close=alike(name), files=" ".join(files))
     return wanted
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.published.models import PublishedModel, processor_files, tokenizer_layout
+from gonogo.evidence.published.models import PublishedModel, processor_files, tokenizer_layout, whole_config
 from gonogo.rehearse.prepared.tokenizer import tokenizer_files
 
 
 def model_files(model: PublishedModel) -> dict[str, bytes]:
     """The folder's files by name."""
-    files = {"config.json": _json(model.config)}
+    files = {"config.json": _json(whole_config(model))}
     processors = _processors(model)
     whole = next((one["processor_class"] for one in processors.values() if "processor_class" in one), None)
     if model.tokenizer is not None:

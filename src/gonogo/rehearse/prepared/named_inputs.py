@@ -9,36 +9,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from gonogo.evidence.field import Field
 from gonogo.evidence.prepared import BUILDERS
 from gonogo.evidence.run import Run
-from gonogo.evidence.script.identifiers import is_main_guard
+from gonogo.evidence.script.identifiers import is_main_guard, last_name, words
 from gonogo.evidence.script.script import Call, Script
 from gonogo.evidence.shell.state import NOT_SET
-from gonogo.rehearse.prepared.required_inputs import Kind
+from gonogo.rehearse.prepared import settings_files
+from gonogo.rehearse.prepared.option_kinds import Named, kind_of_option
 
-_MODEL_OPTION = re.compile(
-    r"(?:.*_)?(?:model|model_name|model_path|model_id|model_dir|model_name_or_path|base_model|llm_path|vision_tower"
-    r"|tokenizer|tokenizer_name|tokenizer_path|tokenizer_name_or_path|pretrain|reward_pretrain|adapter_name_or_path"
-    r"|processor_name_or_path|processor_path|actor_model_path|teacher_model_name_or_path|text_encoder)$"
-)
-_NO_MODEL = re.compile(r"output|save|push|hub_|type|class|dtype|resume|logging|cache|revision|max|kwargs")
-_DATA_OPTION = re.compile(
-    r"(?:.*_)?(?:data|dataset|datasets|data_path|data_paths|dataset_path|dataset_name|dataset_id|train_data|train_file"
-    r"|train_files|train_dataset|train_data_path|training_data|eval_data|eval_file|eval_dataset|eval_data_path|val_data"
-    r"|val_files?|validation_files?|test_file|val_dataset|prompt_data|dataset_mixer|data_file|data_files|train_data_file"
-    r"|data_file_paths?|train_file_paths?|eval_file_paths?)$"
-)
-_NO_DATA = re.compile(r"num|size|split|config|output|save|cache|type|format|ratio|key|field|column|kwargs|seed|shuffle")
-_MEDIA_OPTION = re.compile(r"(?:.*_)?(?:image|images|media|video|videos|audio)_(?:folder|dir|root|path)s?$")
 _JOINED = re.compile(r"\.{0,2}/[^:,]*(?:[:,]\.{0,2}/[^:,]*)+")
 """Paths in one word, as ``PATH`` has them."""
 _HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _FILE = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
 _NO_NAMES = frozenset({"none", "null", "true", "false", "auto", "default"})
 _MODELS_BY_NAME = ("model", "ref_model", "teacher_model", "reward_model", "reward_funcs")
+TOKENIZER_ALONE = "tokenizer"
+"""The option of a folder that a tokenizer is read from, and nothing else by that call."""
 OF_SHELL = "$"
 """The option of a variable that the launch script uses."""
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -50,21 +37,6 @@ _SET_BY_LAUNCHERS = re.compile(
 )
 
 
-class Named(msgspec.Struct, frozen=True):
-    """Something that the run's files name. ``value`` is None where the files don't settle it."""
-
-    kind: Kind
-    value: str | None
-    place: str
-    option: str = ""
-    is_hub: bool = False
-    """It is surely a name of the hub, or nothing: no path."""
-    subset: str | None = None
-    split: str | None = None
-    entry: dict[str, Any] | None = None
-    """Of a data set in a list of them: all that the file says of it (``{path: …, type: …}``)."""
-
-
 def is_hub_name(value: str) -> bool:
     """Whether a text has the form of a hub's name, and not that of a path."""
     return bool(_HUB.match(value)) and not _FILE.search(value)
@@ -73,6 +45,7 @@ def is_hub_name(value: str) -> bool:
 def named_in(run: Run) -> Iterator[Named]:
     """All that a run's arguments and scripts name."""
     yield from _in_arguments(run)
+    yield from settings_files.named_in(run)
     yield from _of_shell(run)
     for script in run.scripts:
         yield from _in_calls(run, script)
@@ -118,20 +91,6 @@ def _of_entry(entry: dict[str, Any], place: str, option: str) -> Iterator[Named]
             )  # fmt: skip
 
 
-def kind_of_option(name: str) -> Kind | None:
-    """What an argument of that name names, by what scripts call it."""
-    *above, name = name.lower().split(".")
-    if above and name in ("path", "name", "dir"):  # Hydra's model.path=…
-        name = f"{above[-1]}_{name}"
-    if _MEDIA_OPTION.match(name):
-        return "media"
-    if _MODEL_OPTION.match(name) and not _NO_MODEL.search(name):
-        return "model"
-    if _DATA_OPTION.match(name) and not _NO_DATA.search(name):
-        return "data"
-    return None
-
-
 def _texts(field: Field) -> Iterator[str]:
     """The texts of a value: of several words, and of a list that is written with commas."""
     values = field.value if isinstance(field.value, (tuple, list)) else (field.value,)
@@ -160,7 +119,8 @@ def _in_calls(run: Run, script: Script) -> Iterator[Named]:
             continue
         node = given_to(call, 0, "pretrained_model_name_or_path", "repo_id")
         if node is not None:
-            yield Named("model", _of_node(run, script, node), _place(script, call))
+            alone = TOKENIZER_ALONE if "tokenizer" in words(last_name(call.receiver)) else ""
+            yield Named("model", _of_node(run, script, node), _place(script, call), alone)
     for call in script.calls("*Trainer"):
         for argument in _MODELS_BY_NAME:
             # TRL's trainers load what they are given as a text; a model that was made is none.

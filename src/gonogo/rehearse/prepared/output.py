@@ -12,9 +12,9 @@ from gonogo.evidence.prepared import FOLDER
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.sources import shown as without_password
-from gonogo.rehearse.prepared.environment import FILE, Packages
+from gonogo.rehearse.prepared.prepare import Preparation
+from gonogo.rehearse.prepared.project_requirements import FILE, Packages
 from gonogo.rehearse.prepared.required_inputs import RequiredInput
-from gonogo.rehearse.prepared.run import Preparation
 from gonogo.report.page import cells
 
 FORMATS = ("text", "json")

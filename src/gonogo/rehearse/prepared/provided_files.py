@@ -10,7 +10,7 @@ from pathlib import Path
 from gonogo.confinement.trees import mirror_folder
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.finding import Text
-from gonogo.rehearse.launch.environment import ON_PATH
+from gonogo.rehearse.launch.worker_environment import ON_PATH
 from gonogo.rehearse.request import RehearsalRequest
 
 AS_INSTALLED = Path("none")

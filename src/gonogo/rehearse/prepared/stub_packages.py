@@ -14,9 +14,9 @@ from pathlib import Path
 
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.evidence.run import Run
-from gonogo.rehearse.prepared.environment import Packages
+from gonogo.rehearse.prepared.project_requirements import Packages
 
-STOOD_IN = ("vllm",)
+STOOD_IN = ("vllm", "xformers")
 _MAX_BYTES = 1 << 20
 
 

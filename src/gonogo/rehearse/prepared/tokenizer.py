@@ -166,6 +166,8 @@ def _config(layout: TokenizerLayout, processor: str | None) -> dict[str, Any]:
     }  # fmt: skip
     if layout.kind == "pieces":
         config |= {"add_bos_token": layout.add_bos, "add_eos_token": layout.add_eos, "legacy": False}
+    if layout.inputs:
+        config["model_input_names"] = layout.inputs
     if layout.kind == "words":
         config["do_lower_case"] = layout.lower
     if layout.named:

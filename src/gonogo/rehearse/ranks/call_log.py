@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from gonogo.virtual.ranks.protocol import Collective, Site
+from gonogo.virtual.protocol.messages import Collective, Site
 
 
 class Logged(NamedTuple):

@@ -11,9 +11,9 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from gonogo.evidence.rehearsal.divergence import CollectiveCall, Divergence, Kind, Side
+from gonogo.finding.divergence import CollectiveCall, Divergence, Kind, Side
 from gonogo.rehearse.ranks.call_log import CallLog
-from gonogo.virtual.ranks.protocol import (
+from gonogo.virtual.protocol.messages import (
     Collective,
     End,
     Group,

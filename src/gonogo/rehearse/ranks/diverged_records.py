@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.conditions import guards_of
-from gonogo.evidence.rehearsal.divergence import CollectiveCall, Divergence, Side
 from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 
 
 def with_names(divergence: Divergence, records: Sequence[RankRecord]) -> Divergence:

@@ -13,12 +13,12 @@ from types import TracebackType
 
 import msgspec
 
-from gonogo.evidence.rehearsal.divergence import Divergence
+from gonogo.finding.divergence import Divergence
 from gonogo.rehearse.progress import RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.comparison import Comparison
-from gonogo.virtual.ranks.plan import ExchangeAddress
-from gonogo.virtual.ranks.protocol import Hello, Message, Reply, send_at_once
+from gonogo.virtual.protocol.messages import Hello, Message, Reply, send_at_once
+from gonogo.virtual.protocol.plan import ExchangeAddress
 
 _BACKLOG = 1024
 

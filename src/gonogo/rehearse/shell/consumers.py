@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 
-from gonogo.evidence.launch.words import SHELLS
+from gonogo.evidence.launch.command_words import SHELLS
 
 _MAX_CHAIN = 16
 _SETTLES = 0.05

@@ -17,7 +17,7 @@ import stat
 from pathlib import Path
 
 from gonogo.confinement.syscall_listener import SystemCall
-from gonogo.evidence.launch.words import SHELLS, is_python
+from gonogo.evidence.launch.command_words import SHELLS, is_python
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.session import MAX_NESTING, STAND_IN, Replaced, ShellSession, launcher_names
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from gonogo.evidence.launch.words import shortened
+from gonogo.evidence.launch.command_words import shortened
 from gonogo.finding import Text
-from gonogo.rehearse.shell.run import ScriptRun
+from gonogo.rehearse.shell.run_script import ScriptRun
 from gonogo.rehearse.shell.session import ScriptCommand
 
 

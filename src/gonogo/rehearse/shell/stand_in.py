@@ -18,9 +18,9 @@ if __name__ == "__main__":
     sys.path.append(str(Path(__file__).resolve().parents[3]))
 
 from gonogo.evidence.environment.own_package import own_command
+from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command
 from gonogo.evidence.launch.launchers import launcher_called
-from gonogo.evidence.launch.words import SHELLS, is_python, python_command
-from gonogo.rehearse.launch.captured_processes import is_python_script
+from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.consumers import is_read_by_a_shell
 from gonogo.rehearse.shell.session import Replaced, ShellSession

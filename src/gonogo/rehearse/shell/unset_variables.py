@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from gonogo.evidence.launch.words import SHELLS
+from gonogo.evidence.launch.command_words import SHELLS
 
 _MAX_BYTES = 1 << 20
 _USED = re.compile(r"(?<!\\)\$(?:\{#?([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")

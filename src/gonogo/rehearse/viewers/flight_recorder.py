@@ -11,8 +11,8 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
-from gonogo.evidence.rehearsal.divergence import ENGINE_MADE, ENGINE_STEPPED
 from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding.divergence import ENGINE_MADE, ENGINE_STEPPED
 from gonogo.rehearse.ranks.call_log import CallLog, Logged
 
 VERSION = "2.10"

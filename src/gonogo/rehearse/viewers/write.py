@@ -18,8 +18,8 @@ from gonogo.evidence.rehearsal.trace import RankTrace
 from gonogo.finding import Text
 from gonogo.finding.ranks import ranks_text
 from gonogo.rehearse.ranks.call_log import CallLog
+from gonogo.rehearse.viewer_files import ViewerFiles, refused
 from gonogo.rehearse.viewers import flight_recorder, memory_viz, trace_events
-from gonogo.rehearse.viewers.requested_files import ViewerFiles, refused
 from gonogo.rehearse.workers.workers import Assignment
 
 Write = Callable[[IO[bytes]], None]

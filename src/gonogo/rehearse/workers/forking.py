@@ -18,9 +18,9 @@ from typing import IO
 import msgspec
 
 from gonogo.confinement.world import World
-from gonogo.rehearse.cache.watch import traced_calls
 from gonogo.rehearse.launch.python_start import python_module
-from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
+from gonogo.rehearse.path_access import traced_calls
+from gonogo.virtual.protocol.plan import LINE_TO_EXCHANGE
 
 _MAX_PACKET = 8192
 _OF_A_RANK = frozenset(

@@ -26,7 +26,7 @@ from gonogo.rehearse.workers.pool import NodeLost, OnRanks
 from gonogo.rehearse.workers.ray_rank import run_rank
 from gonogo.rehearse.workers.ray_shipment import Returned, pack
 from gonogo.rehearse.workers.workers import Assignment, not_started
-from gonogo.virtual.ranks.plan import Progress
+from gonogo.virtual.protocol.plan import Progress
 
 TIMES_AGAIN = 2
 """How often the ranks of a lost node are run again."""

@@ -22,7 +22,7 @@ from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.trees import OPAQUE
 from gonogo.finding import Text
 from gonogo.rehearse.workers.workers import Assignment
-from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.protocol.plan import WorkerPlan
 
 _COMPARED = ("torch", "deepspeed", "transformers", "accelerate", "peft")
 

@@ -20,7 +20,7 @@ from gonogo.rehearse.launch.python_start import python_module
 from gonogo.rehearse.progress import RankStatus
 from gonogo.rehearse.workers.forking import ConfinedProcess, ForkServer, WorkerStart, fork_server
 from gonogo.rehearse.workers.log_file import CappedLogFile
-from gonogo.virtual.ranks.plan import ExchangeAddress, Progress, WorkerPlan
+from gonogo.virtual.protocol.plan import ExchangeAddress, Progress, WorkerPlan
 
 _POLL = 0.05
 # A worker told to end writes its record first; one that is inside native code can't, and is killed.

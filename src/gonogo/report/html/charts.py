@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Report, Text
-from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, Rank
+from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, RehearsedRank
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES
 from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
@@ -120,7 +120,7 @@ def _runs(points: list[tuple[str, int]]) -> list[list[Any]]:
     return runs
 
 
-def _fullest(report: Report) -> tuple[Rank, Device] | None:
+def _fullest(report: Report) -> tuple[RehearsedRank, Device] | None:
     if report.rehearsal is None:
         return None
     devices = [(rank, device) for rank in report.rehearsal.ranks for device in rank.devices if device.modules]

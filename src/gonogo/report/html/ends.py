@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gonogo.finding import Text
-from gonogo.finding.guarded_run import GuardedRun, StepsOverTime
+from gonogo.finding.guarded_run import GuardedRunSummary, StepsOverTime
 from gonogo.finding.logs import Excerpt, Logs, RankEnd
 from gonogo.report.html.markup import element, heading, lines, text
 from gonogo.report.html.over_time import over_time
@@ -41,7 +41,7 @@ def log_sections(logs: Logs, language: str) -> Iterator[str]:
     yield from time_axis(logs.ends, language)
 
 
-def guarded_sections(run: GuardedRun, language: str) -> Iterator[str]:
+def guarded_sections(run: GuardedRunSummary, language: str) -> Iterator[str]:
     """What is shown of a guarded run."""
     if run.over_time is not None:
         yield _steps(run.over_time, language)

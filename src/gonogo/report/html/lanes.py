@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Text
-from gonogo.finding.divergence import Call, Divergence, Side
+from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
 from gonogo.report.html.markup import element, heading, lines, text
@@ -57,7 +57,7 @@ def _lane(ranks: tuple[int, ...], side: Side, width: int, language: str) -> str:
     return element("tr", name, *cells)
 
 
-def _cell(call: Call, klass: str, language: str) -> str:
+def _cell(call: CollectiveCall, klass: str, language: str) -> str:
     name = text(call.operator)
     said = [_NUMBER.format(number=call.index + 1).in_language(language)]
     if call.module:

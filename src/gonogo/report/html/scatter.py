@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gonogo.finding import Text
-from gonogo.finding.planned import Plan, Strategy
+from gonogo.finding.planned import Plan, StrategySummary
 from gonogo.finding.words import size
-from gonogo.report.html.findings import copyable
+from gonogo.report.html.finding_markup import copyable
 from gonogo.report.html.markup import element, heading, text
 from gonogo.report.trials.plan import strategy_name
 from gonogo.report.words import colon
@@ -114,7 +114,7 @@ def _round(least: float, most: float) -> list[float]:
     return [step * number for number in range(int(least / step) + 1, int(most / step + 1e-9) + 1)]
 
 
-def _apart(choices: Sequence[Strategy], scales: _Scales) -> list[float]:
+def _apart(choices: Sequence[StrategySummary], scales: _Scales) -> list[float]:
     """Where each point stands across: beside one that it would hide, as near as it can be read."""
     taken: list[tuple[float, float]] = []
     for choice in choices:
@@ -125,7 +125,9 @@ def _apart(choices: Sequence[Strategy], scales: _Scales) -> list[float]:
     return [across for across, _ in taken]
 
 
-def _point(choice: Strategy, number: int, across: float, language: str, scales: _Scales, leads: bool = False) -> str:
+def _point(
+    choice: StrategySummary, number: int, across: float, language: str, scales: _Scales, leads: bool = False
+) -> str:
     up = scales.y(choice.reserved_bytes)
     parts = [
         element("title", text(_tooltip(choice, language))),
@@ -138,14 +140,14 @@ def _point(choice: Strategy, number: int, across: float, language: str, scales: 
     return element("g", *parts)
 
 
-def _band(choice: Strategy, across: float, scales: _Scales) -> str:
+def _band(choice: StrategySummary, across: float, scales: _Scales) -> str:
     """How far its memory may be off."""
     spread = choice.reserved_bytes * choice.band
     high, low = scales.y(choice.reserved_bytes + spread), scales.y(choice.reserved_bytes - spread)
     return _line(across, high, across, low, "band")
 
 
-def _tooltip(choice: Strategy, language: str) -> str:
+def _tooltip(choice: StrategySummary, language: str) -> str:
     speed = f"{choice.tokens_per_second_per_gpu:,.0f} {_SPEED.in_language(language)}"
     return f"{strategy_name(choice, language)}{colon(language)}{size(choice.reserved_bytes)}, {speed}"
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from packaging.version import InvalidVersion, Version
+
 from gonogo.finding import Report, Text
 from gonogo.finding.alike import group_alike
+from gonogo.finding.bisection import Bisection, TriedRelease
+from gonogo.finding.condensed import notes_of, skipped_of
 from gonogo.finding.similar import SimilarThread
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
-from gonogo.report.html.findings import diff_markup, finding_markup
+from gonogo.report.html.finding_markup import diff_markup, finding_markup
 from gonogo.report.html.lanes import lanes
 from gonogo.report.html.markup import element, heading, link, prose, text
 from gonogo.report.html.over_time import over_time
-from gonogo.report.html.releases import releases
 from gonogo.report.html.scatter import scatter
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
@@ -23,6 +26,10 @@ from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.plan import reasons
 from gonogo.report.trials.reading import reader_sections
 from gonogo.report.words import colon, counted, said_of, word
+
+_TITLE = Text("{package}, release by release", "{package} 的各个版本")
+_JUDGED = {"good": Text("good", "好"), "bad": Text("bad", "坏"), "skipped": Text("skipped", "跳过")}
+_CHANGES = {"breaks": Text("breaks", "引入问题"), "mends": Text("fixes it", "修复问题")}
 
 _OVER_TIME = Text("Memory over time", "内存随时间的变化")
 _DRAG = Text(
@@ -89,7 +96,7 @@ def sections(report: Report, language: str) -> Iterator[str]:
     if report.skipped:
         rows = (
             element("dt", prose(one.what.in_language(language))) + element("dd", prose(one.why.in_language(language)))
-            for one in report.skipped
+            for one in skipped_of(report)
         )
         yield element("section", heading(2, word("skipped", language)), element("dl", *rows))
 
@@ -111,7 +118,7 @@ def _head(report: Report, language: str) -> Iterator[str]:
             yield element("p", text(line))
     if report.answer is not None:
         yield element("p", prose(report.answer.sentence.in_language(language)), klass="answer")
-    for note in report.notes:
+    for note in notes_of(report):
         yield element("p", prose(note.in_language(language)), klass="remark")
 
 
@@ -162,3 +169,29 @@ def _cell(cell: str, is_numeric: bool, is_share: bool) -> str:
         bar = element("meter", min="0", max="100", value=share, aria_hidden="true", **over)
         return element("td", bar, element("span", shown), klass="share")  # figures of one width: bars begin in line
     return element("td", shown, klass="figure" if is_numeric and not is_share else len(cell) <= _SHORT and "short")
+
+
+def releases(bisection: Bisection, language: str) -> str:
+    """The section."""
+    title = _TITLE.format(package=bisection.package).in_language(language)
+    ordered = sorted(bisection.tried, key=_age)
+    listed = element("ol", *(_release(one, bisection, language) for one in ordered), klass="releases")
+    return element("section", heading(2, title), element("div", listed, klass="wide", tabindex="0", role="group",
+                                                         aria_label=title))  # fmt: skip
+
+
+def _age(release: TriedRelease) -> tuple[Version, str]:
+    try:
+        return Version(release.version), ""
+    except InvalidVersion:
+        return Version("0"), release.version
+
+
+def _release(release: TriedRelease, bisection: Bisection, language: str) -> str:
+    parts = [
+        element("strong", text(release.version)),
+        element("span", text(_JUDGED[release.judged].in_language(language))),
+    ]
+    if release.version == bisection.version and bisection.change in _CHANGES:
+        parts.append(element("mark", text(_CHANGES[bisection.change].in_language(language))))
+    return element("li", *parts, klass=release.judged)

@@ -7,12 +7,12 @@ import shlex
 import msgspec
 
 from gonogo.finding import Text
-from gonogo.finding.cured import Cure, Step, TrialOutcome
+from gonogo.finding.cured import Cure, CureStep, TrialOutcome
 from gonogo.finding.words import size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean, clean_line
 
-_STEP = Text("Step {number}: {title}", "第 {number} 步：{title}")
+_STEP = Text("CureStep {number}: {title}", "第 {number} 步：{title}")
 _BECAUSE = Text("{hazard}: {why}", "{hazard}：{why}")
 _UNSAFE = Text("it changes more than the error: review it", "除修正错误外还会改变训练行为：请确认")
 _TO_DO = Text("Next steps", "后续操作")
@@ -63,7 +63,7 @@ def cure_sections(cure: Cure, language: str) -> list[Section]:
     return sections
 
 
-def _step(number: int, step: Step, language: str) -> Section:
+def _step(number: int, step: CureStep, language: str) -> Section:
     title = _STEP.format(number=number, title=step.title).in_language(language)
     said = [_BECAUSE.format(hazard=step.hazard, why=step.why).in_language(language)]
     if not step.safe:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Text
-from gonogo.finding.planned import Cost, Plan, Solution, Strategy
+from gonogo.finding.planned import Cost, Plan, SolutionSummary, StrategySummary
 from gonogo.finding.words import CATEGORIES, size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
@@ -20,6 +20,7 @@ _LETTERS = {
     "activations": "A",
     "communication": "C",
     "temporary": "T",
+    "workspace": "W",
     "rollout": "R",
     "reserve": "·",
     "free": " ",
@@ -97,7 +98,7 @@ def plan_tables(plan: Plan, language: str) -> list[Table]:
     ]
 
 
-def strategy_name(strategy: Strategy | Cost, language: str) -> str:
+def strategy_name(strategy: StrategySummary | Cost, language: str) -> str:
     """What a strategy is called."""
     return clean_line(Text(strategy.strategy, strategy.strategy_zh or strategy.strategy).in_language(language))
 
@@ -108,7 +109,7 @@ def _fitting(plan: Plan, language: str) -> Table:
         (
             str(number),
             strategy_name(choice, language),
-            *([_solved(choice, language)] if isinstance(choice, Solution) else []),
+            *([_solved(choice, language)] if isinstance(choice, SolutionSummary) else []),
             f"{choice.micro_batch} x {choice.gradient_accumulation}",
             f"{size(choice.reserved_bytes)} ± {choice.band:.0%}",
             f"{choice.tokens_per_second_per_gpu:,.0f}",
@@ -126,21 +127,21 @@ def _fitting(plan: Plan, language: str) -> Table:
     return Table(title.in_language(language), tuple(columns), rows, frozenset(numeric), note=note)
 
 
-def _solved(choice: Solution, language: str) -> str:
+def _solved(choice: SolutionSummary, language: str) -> str:
     value = f"{choice.solved:,}"
     if choice.at_limit:
         return Text("{value} (larger not tried)", "{value}（未尝试更大的值）").format(value=value).in_language(language)
     return value
 
 
-def solution(plan: Plan, choice: Strategy, language: str) -> str:
+def solution(plan: Plan, choice: StrategySummary, language: str) -> str:
     """What ``--solve`` found for a strategy, with its name; empty where nothing was asked."""
-    if not isinstance(choice, Solution):
+    if not isinstance(choice, SolutionSummary):
         return ""
     return f"{_SOLVED[plan.solve][1].in_language(language)} {_solved(choice, language)}"
 
 
-def _note(choices: tuple[Strategy, ...], language: str) -> str:
+def _note(choices: tuple[StrategySummary, ...], language: str) -> str:
     """How the table is read: what a batch is, and what each band rests on."""
     bands = {choice.source: choice.band for choice in choices}
     said = [_BATCH, *(text.format(band=bands[source]) for source, text in _SOURCES.items() if source in bands)]
@@ -200,7 +201,7 @@ def reasons(plan: Plan, language: str) -> list[tuple[str, tuple[str, ...]]]:
     ]
 
 
-def shares(choice: Strategy, capacity: int) -> dict[str, float]:
+def shares(choice: StrategySummary, capacity: int) -> dict[str, float]:
     """What holds the accelerator's memory, as shares of what there is, in the order of the picture."""
     found = {name: choice.by_category.get(name, 0) / capacity for name in CATEGORIES if name in _LETTERS}
     found["reserve"] = max(0.0, (choice.reserved_bytes - choice.allocated_bytes) / capacity)
@@ -208,7 +209,7 @@ def shares(choice: Strategy, capacity: int) -> dict[str, float]:
     return found
 
 
-def bar(choice: Strategy, capacity: int) -> list[tuple[str, str]]:
+def bar(choice: StrategySummary, capacity: int) -> list[tuple[str, str]]:
     """The picture of one accelerator: (category, its part of the bar as letters)."""
     drawn: list[tuple[str, str]] = []
     reached = 0.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.finding.planned import Plan, Strategy, TooLarge
+from gonogo.finding.planned import Plan, StrategySummary, TooLarge
 from gonogo.finding.words import size
 from gonogo.report.atomic import write_atomically
 from gonogo.report.drawing import Box, Drawing, Line, Words, as_png, as_svg, check_suffix, chinese_font
@@ -25,6 +25,7 @@ COLOURS = {
     "activations": "#3ca951",
     "communication": "#efb118",
     "temporary": "#ff725c",
+    "workspace": "#97bbf5",
     "rollout": "#9c6b4e",
     "reserve": "#d0d7de",
     "free": "#eef1f4",
@@ -118,7 +119,7 @@ def _short_of_memory(plan: Plan) -> list[TooLarge]:
 
 
 def _row(
-    choice: Strategy, number: int | None, capacity: int, top: float, unit: float, details: str, language: str
+    choice: StrategySummary, number: int | None, capacity: int, top: float, unit: float, details: str, language: str
 ) -> list[Box | Words | Line]:
     """A strategy's name and figures, and its bar below; ``number`` where it fits."""
     fits = number is not None
@@ -148,11 +149,11 @@ def _row(
     return shapes
 
 
-def _batch(choice: Strategy) -> str:
+def _batch(choice: StrategySummary) -> str:
     return f"micro-batch {choice.micro_batch} x {choice.gradient_accumulation}"
 
 
-def _speed(choice: Strategy, language: str) -> str:
+def _speed(choice: StrategySummary, language: str) -> str:
     speed = Text("{speed:,.0f} tokens/s/GPU", "{speed:,.0f} token/s/卡").format(speed=choice.tokens_per_second_per_gpu)
     return f"{_batch(choice)}  ·  {speed.in_language(language)}"
 

@@ -15,6 +15,7 @@ _COLOURS = {
     "activations": "green",
     "communication": "yellow",
     "temporary": "red",
+    "workspace": "cyan",
     "rollout": "blue",
     "reserve": "dim",
     "free": "dim",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.finding import Report, Skipped, Text, Verdict
 from gonogo.finding.bisection import Bisection, TriedRelease
-from gonogo.trials.bisect.run import Bisected, ReleaseTrial
+from gonogo.trials.bisect.bisect import Bisected, ReleaseTrial
 
 _BREAKS = Text(
     "{package} {bad} breaks the run: {good} is the last release that works",

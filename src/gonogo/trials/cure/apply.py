@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gonogo.finding import Report, Text
 from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
-from gonogo.trials.cure.run import Cured
+from gonogo.trials.cure.cure import Cured
 
 _CANNOT_WRITE = Text("can't write {path}: {why}", "无法写入 {path}：{why}")
 _CHANGED = Text(

@@ -61,7 +61,7 @@ def said_by(run: Run, argument: str) -> Field | None:
 
 def takes_arguments(run: Run) -> bool:
     """Whether the program takes transformers' training arguments, as frameworks and Trainer scripts do."""
-    from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES
+    from gonogo.evidence.training_arguments import ARGUMENT_CLASSES
 
     if run.framework is not None:
         return True

@@ -17,6 +17,7 @@ from gonogo.evidence.rehearsal.failures import offload_device, setting
 from gonogo.finding import Finding, Text
 from gonogo.trials.cure.batch import ACCUMULATION, MICRO_BATCH, Batch, batch_of
 from gonogo.trials.cure.candidate import Candidate
+from gonogo.trials.cure.in_code import in_code_candidates
 from gonogo.trials.cure.writing import set_argument, set_checkpointing, set_zero
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def memory_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:
         return
     rank, device = max(found, key=lambda one: one[1].peak_allocated_bytes)
     assert device.shortage is not None
+    yield from in_code_candidates(finding, device.shortage, run)
     if device.shortage.phase == "evaluate":
         yield from _evaluating_less(finding, run)
         return

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.trials.cure.trial import Trial
 
+RELEASE = "release"
+"""The kind of these candidates."""
 _NEAREST = 2
 """Releases that are tried in each direction: the last patch of each minor version."""
 _OF_INTERFACES = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError"})
@@ -72,7 +74,7 @@ def guessed_releases(finding: Finding, trial: Trial) -> Iterator[Candidate]:
 def _of_release(finding: Finding, run: Run, package: str, version: Version, title: Text) -> Candidate:
     edit = run.environment.replacing_version(package, f"=={version}")
     pins = () if edit is not None else (f"{package}=={version}",)
-    return Candidate(finding, title, (edit,) if edit is not None else (), pins, size=1)
+    return Candidate(finding, title, (edit,) if edit is not None else (), pins, size=1, kind=RELEASE)
 
 
 def _packages_at_fault(failure: Failure) -> list[str]:

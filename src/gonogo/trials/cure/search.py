@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from gonogo.finding import Certainty, Finding, Text, Verdict
+from msgspec.structs import replace
+
+from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
+from gonogo.finding import Applicability, Certainty, Edit, Finding, Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
-from gonogo.trials.cure.candidate import Candidate
-from gonogo.trials.cure.candidates import candidates
+from gonogo.trials.cure.candidate import Candidate, of_fix
 from gonogo.trials.cure.invariants import changed_learning
+from gonogo.trials.cure.memory import memory_candidates
+from gonogo.trials.cure.releases import RELEASE, guessed_releases, release_candidates
 from gonogo.trials.cure.request import CureRequest
 from gonogo.trials.cure.trial import Trial, Trier
-from gonogo.trials.cure.without_step import steps_without
+from gonogo.trials.cure.writing import set_zero
+
+if TYPE_CHECKING:
+    from gonogo.evidence.run import Run
+    from gonogo.trials.cure.trial import Trial
+_STAGE_2 = Text("ZeRO stage 2: parameters are not partitioned", "ZeRO stage 2：不切分参数")
+_ORDER = {Applicability.SAFE: 0, Applicability.UNSAFE: 1}
 
 _MAX_STEPS = 12
 _LOOKING = Text("unchanged", "原样")
@@ -191,7 +202,8 @@ class CureSearch:
             return _CHANGES_TRAINING.format(what=why)
         if trial.verdict is Verdict.GO:
             return self._with_all_ranks(trial, _PROOF)
-        return trial if is_progress(found.now, trial, candidate.finding) else _outcome(candidate.finding, trial)
+        goes_on = is_progress(found.now, trial, candidate.finding, passes=candidate.kind == RELEASE)
+        return trial if goes_on else _outcome(candidate.finding, trial)
 
     def _files_forbid(self, found: SearchState, trial: Trial) -> bool:
         """Whether the files show a certain error, other than one that a rehearsal has spoken against."""
@@ -255,15 +267,34 @@ def _new(before: Iterable[Finding], after: Iterable[Finding]) -> list[Finding]:
     return [f for f in after if f.hazard not in known and f.certainty is Certainty.CERTAIN]
 
 
-def is_progress(before: Trial, after: Trial, cured: Finding) -> bool:
-    """Whether a finding is gone, and the run ends no earlier than before."""
+def is_progress(before: Trial, after: Trial, cured: Finding, *, passes: bool = False) -> bool:
+    """Whether a finding is gone, and the run ends no earlier than before.
+
+    ``passes``: the statement at which it ended has to be passed as well. A change of the code may leave it with another
+    error; another release has the same one at other lines of its own.
+    """
     if before.record is None:
         return _without(cured, after.in_the_way)
-    if after.reached < before.reached:
+    if after.reached < before.reached or (passes and _stops_where_it_did(before.record, after)):
         return False
     if _without(cured, after.in_the_way):
         return cured.hazard not in {finding.hazard for finding in after.in_the_way} or after.reached > before.reached
     return False
+
+
+def _stops_where_it_did(before: RehearsalRecord, after: Trial) -> bool:
+    """Whether a rank still ends at the statement of the user's at which it ended: it has not been passed.
+
+    Another release fails at other lines of its own, in other words, or in a way that can't be rehearsed.
+    """
+    ended = {_statement(rank) for rank in before.ranks} - {None}
+    return after.record is not None and any(_statement(rank) in ended for rank in after.record.ranks)
+
+
+def _statement(rank: RankRecord) -> tuple[str, str, str] | None:
+    """The innermost statement of the user's own at which a rank's exception arose; None where none did."""
+    frame = rank.failure.innermost("user") if rank.failure is not None else None
+    return (frame.path, frame.function, frame.text) if frame is not None else None
 
 
 def _outcome(cured: Finding, trial: Trial) -> Text:
@@ -280,3 +311,67 @@ def _outcome(cured: Finding, trial: Trial) -> Text:
     return Text("it then fails for another reason: {what}", "随后因其他原因失败：{what}").format(
         what=first.cause if fallback else first.title
     )
+
+
+def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Iterator[Candidate]:
+    """The finding's own fixes, safe ones first, then what its hazard makes of the rehearsal; settings; releases.
+
+    ``upstream``: first of all the releases in which what failed is otherwise.
+    """
+    if upstream:
+        yield from guessed_releases(finding, trial)
+    for fix in sorted((fix for fix in finding.fixes if fix.edits), key=lambda fix: _ORDER[fix.applicability]):
+        yield of_fix(finding, fix)
+    if trial.record is None or trial.run is None:
+        return
+    hazard = next(hazard for hazard in all_hazards() if hazard.name == finding.hazard)
+    for fix in hazard.rehearsed_fixes(finding, trial.record, trial.run):
+        if fix.edits:
+            yield of_fix(finding, fix)
+    yield from memory_candidates(finding, trial)
+    yield from release_candidates(finding, trial)
+    if hazard.theme == "zero3" or finding.hazard == "ranks-part-at-collective":
+        yield from _lower_stage(finding, trial.run)
+
+
+def _lower_stage(finding: Finding, run: Run) -> Iterator[Candidate]:
+    """What fails under ZeRO-3 alone, since it partitions parameters, may run with stage 2 where that fits."""
+    if run.zero_stage == 3 and (edits := set_zero(run, {"stage": 2})) is not None:
+        yield Candidate(finding, _STAGE_2, tuple(edits), size=2)
+
+
+def steps_without(steps: Sequence[Candidate], left_out: Candidate) -> list[Candidate] | None:
+    """The other steps, as if that one had never been made; None where a later one changes what it wrote."""
+    at = next(number for number, step in enumerate(steps) if step is left_out)
+    moved = list(steps[:at])
+    gone = list(left_out.edits)
+    for step in steps[at + 1 :]:
+        edits = [_moved(edit, gone) for edit in step.edits]
+        if any(edit is None for edit in edits):
+            return None
+        moved.append(replace(step, edits=tuple(edit for edit in edits if edit is not None)))
+        # What was left out stands, for the steps after this one, where this one's edits have moved it.
+        gone = [_behind(one, step.edits) for one in gone]
+    return moved
+
+
+def _moved(edit: Edit, gone: Sequence[Edit]) -> Edit | None:
+    """An edit's place before edits of the same file that were made earlier; None where they overlap."""
+    shift = 0
+    for one in sorted((one for one in gone if one.path == edit.path), key=lambda one: one.start):
+        start = one.start + _growth([other for other in gone if other.path == one.path and other.start < one.start])
+        end = start + len(one.after)
+        if edit.start >= end:
+            shift -= len(one.after) - len(one.before)
+        elif edit.end > start:
+            return None
+    return replace(edit, start=edit.start + shift, end=edit.end + shift)
+
+
+def _behind(gone: Edit, later: Sequence[Edit]) -> Edit:
+    shift = _growth([edit for edit in later if edit.path == gone.path and edit.end <= gone.start])
+    return replace(gone, start=gone.start + shift, end=gone.end + shift)
+
+
+def _growth(edits: Sequence[Edit]) -> int:
+    return sum(len(edit.after) - len(edit.before) for edit in edits)

@@ -6,7 +6,7 @@ import ast
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from gonogo.evidence.config.training_arguments import ARGUMENT_CLASSES
+from gonogo.evidence.training_arguments import ARGUMENT_CLASSES
 from gonogo.trials.cure.batch import KEYS, takes_arguments
 
 if TYPE_CHECKING:

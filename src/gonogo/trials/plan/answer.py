@@ -12,15 +12,15 @@ from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
 from gonogo.finding import Report, Skipped, Text, Verdict, planned
 from gonogo.finding.text import listed
 from gonogo.trials.plan import roofline
-from gonogo.trials.plan.arguments import CONFIG
 from gonogo.trials.plan.choice import BANDS, Choice
 from gonogo.trials.plan.fits import HOST_RESERVE
+from gonogo.trials.plan.launch_files.arguments import CONFIG
 from gonogo.trials.plan.reasons import GIB, limit, shortfall, why
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult
 from gonogo.trials.plan.solve import Solved
-from gonogo.trials.plan.task.messages import not_rehearsed
 from gonogo.trials.plan.task.rollout import SERVER_SHARE
+from gonogo.trials.plan.task_notes import not_rehearsed
 from gonogo.trials.plan.write import files_of
 from gonogo.virtual.measuring.jobs import Facts
 
@@ -175,10 +175,10 @@ def planned_for(request: PlanRequest, facts: Facts, global_batch: int, **found: 
     )
 
 
-def planned_strategy(choice: Choice, request: PlanRequest, fastest: Choice | None) -> planned.Strategy:
+def planned_strategy(choice: Choice, request: PlanRequest, fastest: Choice | None) -> planned.StrategySummary:
     """A strategy. ``fastest``: what it is compared with, if with any."""
     strategy = choice.strategy
-    return planned.Strategy(
+    return planned.StrategySummary(
         strategy=strategy.label.en,
         strategy_zh=strategy.label.zh,
         zero_stage=strategy.family.zero,

@@ -16,8 +16,8 @@ from gonogo.trials.plan.answer import (
     uncovered,
     unstated,
 )
+from gonogo.trials.plan.sizing.batches import global_batch
 from gonogo.trials.plan.solve import Solution, Solved
-from gonogo.trials.plan.task.batches import global_batch
 
 _RECOMPUTED = Text(
     "only strategies with gradient checkpointing were tried: they fit the most",
@@ -54,9 +54,9 @@ def _planned(solved: Solved) -> planned.Plan:
     )
 
 
-def _solution(solution: Solution) -> planned.Solution:
+def _solution(solution: Solution) -> planned.SolutionSummary:
     machine = solution.request.machine
-    return planned.Solution(
+    return planned.SolutionSummary(
         **asdict(planned_strategy(solution.choice, solution.request, None)),
         solved=solution.value,
         at_limit=solution.at_limit,

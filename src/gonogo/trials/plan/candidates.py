@@ -13,8 +13,8 @@ from gonogo.trials.plan.extend import Peak, extended, peak_of
 from gonogo.trials.plan.measure import Measurement, Meter, NotMeasured
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import ALIKE
+from gonogo.trials.plan.sizing import batches, engine_layouts
 from gonogo.trials.plan.strategy import Family, Strategy, families, micro_batches
-from gonogo.trials.plan.task import batches, engine_layouts
 from gonogo.trials.plan.task.kinds import Reference
 from gonogo.trials.plan.task.rollout import RolloutChoice, Where
 from gonogo.virtual.measuring.depth import depths

@@ -12,8 +12,8 @@ from gonogo.trials.plan.extend import Peak, Work
 from gonogo.trials.plan.fits import Headroom, headroom
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import NETWORK_BYTES, StepTime, collective_seconds, step_time
+from gonogo.trials.plan.sizing import engine
 from gonogo.trials.plan.strategy import Strategy
-from gonogo.trials.plan.task import engine
 from gonogo.trials.plan.task.kinds import ON_POLICY
 from gonogo.trials.plan.task.rollout import with_engine
 from gonogo.virtual.measuring.jobs import Facts

@@ -16,14 +16,14 @@ import msgspec
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted, write_shared
-from gonogo.rehearse.launch.environment import fixed_environment
 from gonogo.rehearse.launch.python_start import python_module
-from gonogo.trials.plan.arguments import learning_rate, options, task_arguments, training_arguments
+from gonogo.rehearse.launch.worker_environment import fixed_environment
 from gonogo.trials.plan.cache import cached, keep, key_of
 from gonogo.trials.plan.choice import BANDS, capacity_of
+from gonogo.trials.plan.launch_files.arguments import learning_rate, options, task_arguments, training_arguments
 from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.sizing.batches import measured_generations
 from gonogo.trials.plan.strategy import Family, Strategy, deepspeed_config
-from gonogo.trials.plan.task.batches import measured_generations
 from gonogo.trials.plan.task.script import SCRIPT, script_of
 from gonogo.trials.plan.task.settings import TaskSettings
 from gonogo.virtual.measuring.depth import with_depth

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.document.yaml_file import YamlFile
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.environment.instances import rented
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, planned
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.roofline import MATMUL_SHARE
@@ -87,11 +87,11 @@ def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
     )
 
 
-def costs(price: Price, tokens: int, choices: Sequence[planned.Strategy], gpus: int) -> tuple[planned.Cost, ...]:
+def costs(price: Price, tokens: int, choices: Sequence[planned.StrategySummary], gpus: int) -> tuple[planned.Cost, ...]:
     """Hours and money of training on so many tokens, for each strategy; ``gpus`` of all nodes, if it says no other."""
     found = []
     for choice in choices:
-        count = choice.gpus * choice.nodes if isinstance(choice, planned.Solution) else gpus
+        count = choice.gpus * choice.nodes if isinstance(choice, planned.SolutionSummary) else gpus
         hours = tokens / (choice.tokens_per_second_per_gpu * count) / 3600
         fast, slow = hours * FASTEST, hours * SLOWEST
         found.append(

@@ -8,7 +8,7 @@ from gonogo.finding import Text
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import ALIKE
-from gonogo.trials.plan.task.messages import task_notes
+from gonogo.trials.plan.task_notes import task_notes
 
 GIB = 1 << 30
 
@@ -101,6 +101,7 @@ _CATEGORIES = {
     "activations": Text("activations", "激活"),
     "communication": Text("communication buffers", "通信缓冲区"),
     "temporary": Text("temporary tensors", "临时张量"),
+    "workspace": Text("cuBLAS's workspace", "cuBLAS 工作区"),
     "rollout": Text("the rollout engine", "rollout 引擎"),
 }
 _NOTABLE = 4 * GIB

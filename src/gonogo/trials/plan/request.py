@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import sys
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size, requested_nodes
-from gonogo.evidence.paths import exists, expanded, is_file
+from gonogo.evidence.paths import contents, exists, expanded, is_file
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.published_folder import folder_of_published, source_of
@@ -21,6 +24,9 @@ _LORA_RANK = 16
 _GPUS = 8
 _HAS_BF16 = (8, 0)
 """Compute capability from which tensor cores multiply bf16."""
+
+
+_NEEDED: dict[Tune, tuple[str, ...]] = {"lora": ("peft",), "qlora": ("peft", "bitsandbytes")}
 
 
 class PlanOptions(msgspec.Struct, frozen=True):
@@ -205,3 +211,47 @@ def _folder_here(name: str) -> Path | None:
         if is_file(path):
             return path.parent
     return expanded(Path(name)) if exists(expanded(Path(name))) else None
+
+
+def check_packages(tune: Tune, task: str = "sft") -> None:
+    """Raise UserError where a package is missing that the way of tuning, or the task, needs."""
+    if task != "sft" and importlib.util.find_spec("trl") is None:
+        raise UserError(
+            Text(
+                "--task {task} rehearses TRL's trainer, but TRL is not installed for {python}: pip install trl",
+                "--task {task} 会排练 TRL 自己的训练器，而 {python} 没有安装：pip install trl",
+            ).format(task=task, python=sys.executable)
+        )
+    for name in _NEEDED.get(tune, ()):
+        if importlib.util.find_spec(name) is None:
+            raise UserError(
+                Text(
+                    "--tune {tune} needs {name}, which is not installed for {python}: pip install {name}",
+                    "--tune {tune} 需要 {name}，而 {python} 没有安装：pip install {name}",
+                ).format(tune=tune, name=name, python=sys.executable)
+            )
+
+
+def check_model(path: Path, name: str) -> None:
+    """Raise UserError where the folder has no config.json that can be read."""
+    file = path / "config.json"
+    try:
+        config = json.loads(contents(file))
+    except OSError as error:
+        raise UserError(
+            Text(
+                "{name}: can't read {file} ({why}): give a folder with the model's config.json",
+                "{name}：无法读取 {file}（{why}）：请指定含有 config.json 的模型目录",
+            ).format(name=name, file=file, why=error.strerror)
+        ) from error
+    except ValueError as error:
+        raise UserError(
+            Text("{file} is not valid JSON: {why}", "{file} 不是合法的 JSON：{why}").format(file=file, why=error)
+        ) from error
+    if not isinstance(config, dict) or not config.get("model_type"):
+        raise UserError(
+            Text(
+                "{file} has no model_type: not a transformers config",
+                "{file} 没有 model_type：不是 transformers 的模型配置",
+            ).format(file=file)
+        )

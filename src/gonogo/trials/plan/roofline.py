@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.evidence.environment.hardware import Speed
-from gonogo.virtual.measuring.operator_time import LAUNCH_SECONDS as LAUNCH_SECONDS
-from gonogo.virtual.measuring.operator_time import MATMUL_SHARE as MATMUL_SHARE
-from gonogo.virtual.measuring.operator_time import MEMORY_SHARE as MEMORY_SHARE
+from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS as LAUNCH_SECONDS
+from gonogo.virtual.tracing.operator_time import MATMUL_SHARE as MATMUL_SHARE
+from gonogo.virtual.tracing.operator_time import MEMORY_SHARE as MEMORY_SHARE
 
 LINK_SHARE = 0.7
 """Of the stated link bandwidth, as all_reduce_bench reaches it on large payloads (ml-engineering, network)."""

@@ -14,7 +14,7 @@ from gonogo.trials.plan.candidates import Candidates, StrategyGroup, group_of
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.task.batches import check_completions
+from gonogo.trials.plan.sizing.batches import check_completions
 from gonogo.virtual.measuring.jobs import Facts
 
 Say = Callable[[Text], None]

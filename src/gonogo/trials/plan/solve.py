@@ -21,9 +21,9 @@ from gonogo.trials.plan.closed_form import NOTHING_KNOWN
 from gonogo.trials.plan.extend import Peak, extended
 from gonogo.trials.plan.measure import Meter
 from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.sizing import engine_layouts
+from gonogo.trials.plan.sizing.batches import generations, global_batch, least_micro_batch
 from gonogo.trials.plan.strategy import Strategy
-from gonogo.trials.plan.task import engine_layouts
-from gonogo.trials.plan.task.batches import generations, global_batch, least_micro_batch
 from gonogo.virtual.measuring.depth import longest_sequence
 from gonogo.virtual.measuring.jobs import Facts
 

@@ -13,14 +13,20 @@ from gonogo.evidence.published.swift_kind import SwiftKind, swift_kind
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
-from gonogo.trials.plan.arguments import CONFIG, SWIFT_CONFIG, learning_rate, task_arguments, training_arguments
 from gonogo.trials.plan.choice import Choice
-from gonogo.trials.plan.launch_files import launch_files
+from gonogo.trials.plan.launch_files.arguments import (
+    CONFIG,
+    SWIFT_CONFIG,
+    learning_rate,
+    task_arguments,
+    training_arguments,
+)
+from gonogo.trials.plan.launch_files.fine_tuning import launch_files
+from gonogo.trials.plan.launch_files.post_training import SERVER, task_files
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.search import PlanResult
 from gonogo.trials.plan.solve import Solved
 from gonogo.trials.plan.strategy import deepspeed_config
-from gonogo.trials.plan.task.launch import SERVER, task_files
 from gonogo.trials.plan.task.script import SCRIPT, lines_of, script_of
 from gonogo.trials.plan.training_script import TRAINING_SCRIPT
 from gonogo.virtual.measuring.jobs import Facts

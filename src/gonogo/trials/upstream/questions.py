@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from gonogo.evidence.failure.code_owner import distribution_of
+from gonogo.evidence.log.code_owner import distribution_of
 from gonogo.finding.failure import CodePlace, RaisedException
 from gonogo.trials.upstream.release import Release
 

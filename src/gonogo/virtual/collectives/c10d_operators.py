@@ -14,8 +14,8 @@ from gonogo.evidence.rehearsal.record import CollectiveTotal
 from gonogo.finding import Text
 from gonogo.virtual.collectives import exchange, python_groups
 from gonogo.virtual.collectives.peers import Peers
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, real
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FrameType
 from typing import Any
 
-from gonogo.virtual.ranks.protocol import Site
+from gonogo.virtual.protocol.messages import Site
 from gonogo.virtual.stack import OURS, frame_of
 
 _FRAMES_KEPT = 60

@@ -11,7 +11,7 @@ import torch.distributed as _distributed
 from torch.nn.parallel import DistributedDataParallel
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 dist: Any = _distributed
 

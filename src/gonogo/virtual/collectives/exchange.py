@@ -17,7 +17,7 @@ from gonogo.virtual.collectives import python_groups
 from gonogo.virtual.collectives.neighbours import Neighbours
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.mode import VirtualMode
-from gonogo.virtual.ranks.protocol import Waits
+from gonogo.virtual.protocol.messages import Waits
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import across_ranks, contents
 

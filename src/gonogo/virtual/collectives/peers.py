@@ -15,8 +15,7 @@ from multiprocessing.connection import Client, Connection
 import msgspec
 
 from gonogo.virtual.collectives.call_sites import CallSites
-from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE, ExchangeAddress
-from gonogo.virtual.ranks.protocol import (
+from gonogo.virtual.protocol.messages import (
     Collective,
     End,
     Group,
@@ -28,6 +27,7 @@ from gonogo.virtual.ranks.protocol import (
     Waits,
     send_at_once,
 )
+from gonogo.virtual.protocol.plan import LINE_TO_EXCHANGE, ExchangeAddress
 
 _BATCH = 64
 """Calls in which the rank does not wait are told so many at a time ..."""

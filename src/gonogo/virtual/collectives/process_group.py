@@ -27,7 +27,7 @@ from gonogo.finding import Text
 from gonogo.virtual.collectives import exchange, python_groups
 from gonogo.virtual.collectives.neighbours import Neighbours
 from gonogo.virtual.collectives.peers import Peers
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its function hides the module from ``import``
 _FileStore: Any = dist.FileStore  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ import torch.distributed as _distributed
 import torch.distributed.distributed_c10d as _c10d
 
 from gonogo.virtual import private
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 dist: Any = _distributed

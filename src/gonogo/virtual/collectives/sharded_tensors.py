@@ -16,9 +16,9 @@ import torch.distributed as _distributed
 
 from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
 

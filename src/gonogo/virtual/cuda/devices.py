@@ -275,6 +275,25 @@ def _dtypes() -> Iterator[torch.dtype]:
     return (value for value in vars(torch).values() if isinstance(value, torch.dtype) and not value.is_complex)
 
 
+def _blas_functions(cuda: VirtualCuda) -> dict[str, Any]:
+    """What ``torch.backends.cuda.cublas_workspace_size`` and programs that clear the workspaces call."""
+
+    def clear(stream: int | None = None) -> None:
+        if cuda.blas is not None:
+            cuda.blas.clear(stream)
+
+    def setter(name: str) -> Callable[[int], None]:
+        return lambda size: setattr(cuda.blas, name, size) if cuda.blas is not None else None
+
+    return {
+        "_cuda_clearCublasWorkspaces": clear,
+        "_cuda_getCublasWorkspaceSize": lambda: cuda.blas.size if cuda.blas is not None else 0,
+        "_cuda_setCublasWorkspaceSize": setter("size"),
+        "_cuda_getCublasLtWorkspaceSize": lambda: cuda.blas.lt_size if cuda.blas is not None else 0,
+        "_cuda_setCublasLtWorkspaceSize": setter("lt_size"),
+    }
+
+
 def _c_functions(cuda: VirtualCuda) -> dict[str, Any]:
     """The functions of ``torch._C`` that other parts of torch and programs call past ``torch.cuda``."""
     return {
@@ -287,8 +306,7 @@ def _c_functions(cuda: VirtualCuda) -> dict[str, Any]:
         "_cuda_isInBadFork": lambda: False,
         "_cuda_synchronize": lambda: None,
         "_cuda_getCurrentRawStream": lambda index: cuda.current_stream_id(index),
-        "_cuda_clearCublasWorkspaces": lambda: None,
-        "_cuda_getCublasWorkspaceSize": lambda: (32 << 20) if cuda.accelerator.compute_capability[0] == 9 else 8519680,
+        **_blas_functions(cuda),
         "_cuda_isHistoryEnabled": lambda: False,
         "_cuda_get_cudnn_benchmark_limit": lambda: 10,
         "_cuda_set_cudnn_benchmark_limit": lambda limit: None,

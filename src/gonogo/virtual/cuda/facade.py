@@ -19,8 +19,8 @@ import torch
 from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.virtual.cuda import devices, memory, random, streams, tensors
 from gonogo.virtual.cuda.state import Unsupported, VirtualCuda, not_rehearsed
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.patching.patches import Patches
 
 PARTS = (devices, streams, memory, random)
 """What gives the replacements of ``torch.cuda``'s names."""

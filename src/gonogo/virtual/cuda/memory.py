@@ -114,6 +114,10 @@ def _orders(cuda: VirtualCuda) -> dict[str, Any]:
 
         return refuse
 
+    def unsupported_class(name: str) -> type:
+        """A class, as annotations of a program take it: ``MemPool | None``."""
+        return type(name, (), {"__new__": unsupported(name)})
+
     return {
         "empty_cache": empty_cache,
         "reset_peak_memory_stats": reset_peaks,
@@ -131,7 +135,7 @@ def _orders(cuda: VirtualCuda) -> dict[str, Any]:
         "_dump_snapshot": lambda *args, **kwargs: None,
         "_set_allocator_settings": lambda env: AllocatorSettings.parse(env, cuda.kind) and None,
         "change_current_allocator": unsupported("memory.change_current_allocator"),
-        "CUDAPluggableAllocator": unsupported("memory.CUDAPluggableAllocator"),
-        "MemPool": unsupported("MemPool"),
+        "CUDAPluggableAllocator": unsupported_class("CUDAPluggableAllocator"),
+        "MemPool": unsupported_class("MemPool"),
         "use_mem_pool": contextmanager(unsupported("use_mem_pool")),  # torch 2.14's compiler asks for its __wrapped__
     }

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
-from gonogo.virtual.generators import gone, made_for
+from gonogo.virtual.generators import check_rng_state, gone, made_for
 from gonogo.virtual.tensor import VirtualTensor
 
 _DEFAULT_SEED = 67280421310721
@@ -108,8 +108,7 @@ def _classes(cuda: VirtualCuda) -> tuple[Any, type]:
             return torch.tensor(list(struct.pack("<QQ", self._seed, self.offset)), dtype=torch.uint8, device="cpu")
 
         def set_state(self, new_state: torch.Tensor) -> Any:
-            if new_state.dtype != torch.uint8 or new_state.device.type != "cpu":
-                raise TypeError("RNG state must be a torch.ByteTensor")
+            check_rng_state(new_state)
             if new_state.numel() not in (8, 16):
                 raise RuntimeError("RNG state is wrong size")
             self._seed, self.offset = struct.unpack("<QQ", bytes(new_state.tolist()).ljust(16, b"\0"))
@@ -141,6 +140,7 @@ def _classes(cuda: VirtualCuda) -> tuple[Any, type]:
         """A generator that takes a state that came by way of an accelerator, as accelerate sends it to all ranks."""
 
         def set_state(self, new_state: Any) -> Any:
+            check_rng_state(new_state)
             if isinstance(new_state, VirtualTensor):
                 new_state = VirtualTensor.virtual_mode.known_values(new_state)
             return self if new_state is None else super().set_state(new_state)

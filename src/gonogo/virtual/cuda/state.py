@@ -10,8 +10,9 @@ import torch
 
 from gonogo.evidence.environment.hardware import Accelerator
 from gonogo.finding import Text
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.patching.patches import Patches
 
 Replacement = tuple[Any, str, Any]
 """(module, name, what stands there now)."""
@@ -56,6 +57,8 @@ class VirtualCuda:
         self.visible: Callable[[], int] = lambda: count
         self.physical: Callable[[int], int] = lambda index: index
         """The number that the machine has for the device of an index: its UUID is by that."""
+        self.blas: BlasWorkspaces | None = None
+        """Its workspaces, where memory is counted."""
         self.patches = Patches()
         self._of_thread = threading.local()
 

@@ -14,7 +14,7 @@ import torch
 
 from gonogo.virtual import private
 from gonogo.virtual.cuda.state import VirtualCuda
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 Pin = Callable[[torch.Tensor], torch.Tensor]
 

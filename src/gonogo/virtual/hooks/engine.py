@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.virtual.hooks import agreement
-from gonogo.virtual.hooks.after_import import after_import
+import torch
+
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.hooks.zero_buffers import count_buffers, own_buffers
 from gonogo.virtual.memory.tracking import MemoryRecord
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
+
+_BACKEND = "deepspeed.compile.backend"
 
 _REDUCERS = (
     ("stage3", "DeepSpeedZeroOptimizer_Stage3", "communication"),
@@ -25,7 +31,7 @@ _REDUCERS = (
 def install(life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> Callable[[], None]:
     """Follow every engine; the config as it resolved it is left in ``facts["deepspeed_config"]``."""
     patches = Patches()
-    agreement.install(patches)
+    _keep_own_lists(patches)
     patches.on_undo(
         after_import("deepspeed.runtime.engine", lambda module: _follow(patches, module, life, modules, facts))
     )
@@ -164,3 +170,73 @@ def _count_weights(engine: Any, life: Lifecycle) -> None:
         for tensor in (parameter, getattr(parameter, "ds_tensor", None)):
             if isinstance(tensor, VirtualTensor):
                 life.memory.recategorise(tensor.cell, "parameters")
+
+
+def _keep_own_lists(patches: Patches) -> None:
+    """ZeRO-3's checks that the ranks agree, where rank 0 isn't rehearsed: each rank gets its own list as rank 0's.
+
+    DeepSpeed broadcasts rank 0's list into a tensor of -1, and a rank that is rehearsed without rank 0 takes what a
+    root sends to be what it has itself. Read at deepspeed 0.19.8 (runtime/zero/utils.py).
+    """
+    patches.on_undo(after_import("deepspeed.runtime.zero.utils", lambda module: _replace_checks(patches, module)))
+
+
+def _replace_checks(patches: Patches, module: Any) -> None:
+    def get_lst_from_rank0(lst: list[int]) -> list[int]:
+        device = torch.device(module.get_accelerator().device_name(os.environ["LOCAL_RANK"]))
+        tensor = torch.tensor(lst, dtype=torch.int64, device=device)
+        module.dist.broadcast(tensor, src=0, async_op=False)
+        return [int(one) for one in tensor.cpu().tolist()]
+
+    def assert_lst_len_same_as_other_ranks(lst: list[int]) -> None:
+        theirs = get_lst_from_rank0([len(lst)])[0]
+        if theirs != len(lst):
+            rank = module.dist.get_rank()
+            raise RuntimeError(
+                f"Detected a disagreement on list length between rank0 and rank{rank}: \n rank0: {theirs} "
+                f"\n rank{rank}: {len(lst)}"
+            )
+
+    for replaced in (get_lst_from_rank0, assert_lst_len_same_as_other_ranks):
+        if hasattr(module, replaced.__name__):
+            patches.set(module, replaced.__name__, replaced)
+
+
+def defer_compile_passes() -> Callable[[], None]:
+    """DeepSpeed's compile passes, registered when DeepCompile is first used rather than by every engine.
+
+    An engine registers its predefined passes as it is made, and for that imports TorchInductor, which takes longer than
+    anything else that ``deepspeed.initialize`` does. Nothing reads them but DeepCompile, which imports its backend
+    first.
+
+    Have engines put their passes by; returns the undo.
+    """
+    patches = Patches()
+    waiting: list[Callable[[], object]] = []
+
+    def register_all(_backend: Any) -> None:
+        while waiting:
+            waiting.pop(0)()
+
+    patches.on_undo(after_import("deepspeed.runtime.engine", lambda module: _put_by(patches, module, waiting)))
+    patches.on_undo(after_import(_BACKEND, register_all))
+    return patches.undo
+
+
+def _put_by(patches: Patches, module: Any, waiting: list[Callable[[], object]]) -> None:
+    engine_class = module.DeepSpeedEngine
+    register = getattr(engine_class, "register_compile_pass", None)
+    if register is None or _BACKEND in sys.modules:  # up to DeepSpeed 0.18 the backend is imported with the engine
+        return
+
+    @functools.wraps(register)
+    def later(engine: Any, *args: Any, **kwargs: Any) -> Any:
+        caller = sys._getframe(1).f_code
+        predefined = caller.co_name == "__init__" and caller.co_filename == module.__file__
+        if predefined and _BACKEND not in sys.modules:
+            made = weakref.ref(engine)  # an engine that the program drops must go
+            waiting.append(lambda: register(made(), *args, **kwargs))
+            return None
+        return register(engine, *args, **kwargs)
+
+    patches.set(engine_class, "register_compile_pass", later)

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.memory_ownership import local_tensors
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.tensor import local_tensors
 
 _GATHERED_INTO = ("_full_param_padded", "_full_prec_full_param_padded", "_mp_shard")
 """Attributes of a flat parameter, made when the first forward begins and resized around each use."""

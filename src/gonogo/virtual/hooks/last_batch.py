@@ -10,7 +10,7 @@ import math
 import weakref
 from typing import Any
 
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 MAX_EXTRA_BATCHES = 32
 """So many batches more are read, at most."""

@@ -10,9 +10,10 @@ from typing import Any
 import torch.distributed as dist
 
 from gonogo.evidence.rehearsal.loading import Loading
-from gonogo.evidence.rehearsal.record import Assumption, Phase, TensorPlace
+from gonogo.evidence.rehearsal.record import Assumption, Cut, Led, Phase, TensorPlace
 from gonogo.finding import Text
 from gonogo.virtual.hooks.last_batch import LastBatchTracker
+from gonogo.virtual.hooks.led_loops import LedLoops
 from gonogo.virtual.hooks.training_facts import TrainingFacts
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
@@ -38,7 +39,18 @@ _STEPS_TOO_MANY = 8
 _PASSES_WITH_A_BATCH = 12
 """Epochs beyond the first steps that are shown a batch each, more than most fine-tunes have."""
 _PASSES_TOO_MANY = 1000
+_BATCHES_TO_LEAD = 64
 EVALUATION_BATCHES = 2
+_COMES_TO = Text("training goes on until {counter} is {value}", "训练会进行到 {counter} 为 {value}")
+
+
+def _unmet(one: Led) -> Cut:
+    what = Text("{place}: {test}", "{place}：{test}").format(place=one.place, test=one.text)
+    why = Text(
+        "the rehearsed steps don't come to it, and it isn't a test of a counter alone",
+        "排练的步数到不了这里，且该条件不只取决于计数器",
+    )
+    return Cut(what.en, what.zh, why.en, why.zh)
 
 
 class RehearsalComplete(BaseException):
@@ -49,6 +61,11 @@ def note_phase(error: BaseException, phase: Phase) -> None:
     """Attach the phase in which an exception was raised; the innermost one stays."""
     if not hasattr(error, "gonogo_phase"):
         error.gonogo_phase = phase  # type: ignore[attr-defined]
+
+
+def _ended_in_generator(error: BaseException) -> bool:
+    """Whether Python made it of a StopIteration that left a generator (PEP 479)."""
+    return type(error) is RuntimeError and isinstance(error.__cause__, StopIteration)
 
 
 class Lifecycle:
@@ -68,6 +85,7 @@ class Lifecycle:
         self.activity = ""
         self.in_backward = 0
         self.has_engine = False
+        self.has_optimizer = False
         self.model_in_eval_mode = False
         """By the program's own word: ``from_pretrained`` gives each model so."""
         self.mode_chosen = False
@@ -86,11 +104,17 @@ class Lifecycle:
         self.loading: Loading | None = None
         self.batches_left: int | None = None
         """How many there were where the rehearsal ended the data, if that is known."""
+        self.end: StopIteration | None = None
+        """What ended the program's data last, where the rehearsal did."""
         self.data_ended: Assumption | None = None
         """Where the rehearsal first ended data before its end."""
         self.world = 1
         """How many ranks the program's process group has."""
         self.ahead = LastBatchTracker()
+        self.loops = LedLoops()
+        self._more_batches = 0
+        self.cut: dict[str, Cut] = {}
+        """What was left out of the run, by its place."""
         self.more_steps = 0
         """Steps to be made beyond the target: the ranks' data ends at different steps, or its end is worth seeing."""
         self._later_passes = 0
@@ -152,6 +176,12 @@ class Lifecycle:
         """A real run of the program, as it is set up, reaches these phases."""
         self.expected += [phase for phase in phases if phase not in self.expected]
 
+    def ended_by_itself(self) -> None:
+        """The program has run to its end. One that makes no optimizer has none to step: its backward was all of it."""
+        ended_early = self.data_ended is not None or self.empty_pass
+        if "backward" in self.reached and not (self.has_optimizer or self.has_engine or ended_early):
+            self.expected = [phase for phase in self.expected if phase != "step"]
+
     def step_done(self, optimizer: object) -> None:
         """An optimizer, or an engine, has stepped; a step is counted where the first of the iteration has.
 
@@ -166,8 +196,31 @@ class Lifecycle:
         if dist.is_available() and dist.is_initialized():
             self.world = max(self.world, dist.get_world_size())
         self.ledger.step = self.step
+        if self.enough:
+            self._lead_on()
         if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY:
             raise RehearsalComplete
+
+    def _lead_on(self) -> None:
+        before = len(self.loops.led)
+        self.loops.after_step()
+        self.more_steps += self.loops.waiting
+        for one in self.loops.led[before:]:
+            if not one.sure:
+                self.ledger.assume(_COMES_TO.format(counter=one.counter, value=one.value))
+
+    @property
+    def leads_on(self) -> bool:
+        """Whether a loop is given one more batch, to be led to what it does at another number."""
+        if not self.loops.waiting or self._more_batches >= _BATCHES_TO_LEAD:
+            return False
+        self._more_batches += 1
+        return True
+
+    def left_out(self) -> list[Cut]:
+        """What a real run comes to by its loops and the rehearsal did not, and what was cut short."""
+        unmet = [_unmet(one) for kind, one in self.loops.unmet if kind not in self.reached]
+        return [*unmet, *self.cut.values()]
 
     def end_data(self, given: int) -> None:
         """The rehearsal ends the program's data here, after ``given`` batches, with more to come."""
@@ -192,10 +245,13 @@ class Lifecycle:
         return goes
 
     def is_of_no_data(self, error: BaseException) -> bool:
-        """Whether a program failed for a pass without any batch, which only a rehearsal gives it, after enough steps.
+        """Whether a program failed for data that only a rehearsal ends, after enough steps.
 
-        A loop over none leaves its names without values, its sums without a number to divide by, and has no first.
+        A loop over none leaves its names without values, its sums without a number to divide by, and has no first. A
+        loop that counts its steps asks for the next batch by name, and lets the end of the data end the program.
         """
+        if self.end is not None and (error is self.end or (_ended_in_generator(error) and error.__cause__ is self.end)):
+            return True
         kinds = (UnboundLocalError, ZeroDivisionError, StopIteration)
         empty = isinstance(error, kinds) and self.moment()[0] != "save"
         return self._gave_nothing and self.enough and empty

@@ -11,10 +11,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.owners import Owner, divided, part_of, placed
 from gonogo.virtual.memory.tracking import Cell, MemoryRecord
-from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.tensor import VirtualTensor, local_tensors
 
 
 class Placement:
@@ -119,14 +119,6 @@ def _own_bucket(ddp: nn.Module, bucket: Any, modules: ModuleTracker) -> None:
         for tensor in local_tensors(gradient):
             placement.add(tensor, paths.get(id(parameter)))
     placement.apply()
-
-
-def local_tensors(value: Any) -> tuple[VirtualTensor, ...]:
-    """The virtual tensor that a value is, or that a DTensor holds of it here; none for anything else."""
-    if isinstance(value, VirtualTensor):
-        return (value,)
-    local = getattr(value, "_local_tensor", None) if isinstance(value, torch.Tensor) else None
-    return (local,) if isinstance(local, VirtualTensor) else ()
 
 
 def _stored(parameter: torch.Tensor) -> Iterator[VirtualTensor]:

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 
 def install(life: Lifecycle) -> Callable[[], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import itertools
@@ -13,19 +14,21 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES
+from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Cut
+from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
+from gonogo.virtual.hooks.evaluation_growth import EvaluationGrowth
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
-from gonogo.virtual.hooks.memory_ownership import local_tensors, own_model, own_states
+from gonogo.virtual.hooks.memory_ownership import own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
-from gonogo.virtual.ranks.garbage import collect_as_usual
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.garbage import collect_as_usual
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
-from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.tensor import VirtualTensor, local_tensors
 from gonogo.virtual.values.data_mode import real_data
 
 
@@ -87,26 +90,51 @@ def _embed(life: Lifecycle, module: Any, inputs: Any) -> None:
 
 
 def _follow_backward(patches: Patches, life: Lifecycle, modules: ModuleTracker) -> None:
+    followed = functools.partial(_in_backward, life, modules)
     original = torch.autograd.backward
 
     @functools.wraps(original)
     def backward(*args: Any, **kwargs: Any) -> None:
-        life.in_backward += 1
-        if life.in_backward == 1:
-            life.seen.backwards += 1
-            life.enter("backward")
-        try:
-            original(*args, **kwargs)
-        except BaseException as error:
-            note_phase(error, life.phase)
-            raise
-        finally:
-            life.in_backward -= 1
-            if not life.in_backward:
-                _count_gradients(life, modules)
-                modules.memory.module = None
+        followed(original, *args, **kwargs)
 
     patches.set(torch.autograd, "backward", backward)
+    patches.set(torch.autograd.Variable, "_execution_engine", _Engine(torch.autograd.Variable, followed))
+
+
+def _in_backward(
+    life: Lifecycle, modules: ModuleTracker, original: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    life.in_backward += 1
+    if life.in_backward == 1:
+        life.seen.backwards += 1
+        life.enter("backward")
+    try:
+        return original(*args, **kwargs)
+    except BaseException as error:
+        note_phase(error, life.phase)
+        raise
+    finally:
+        life.in_backward -= 1
+        if not life.in_backward:
+            _count_gradients(life, modules)
+            modules.memory.module = None
+
+
+class _Engine:
+    """Autograd's engine, of which a program may ask a backward past ``torch.autograd.backward``, as pipelines do."""
+
+    def __init__(self, variable: Any, followed: Callable[..., Any]) -> None:
+        self._engine = variable._execution_engine
+        self._followed = followed
+
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        """Gradients that are kept make it a backward; those that are handed back (``torch.autograd.grad``) don't."""
+        if kwargs.get("accumulate_grad"):
+            return self._followed(self._engine.run_backward, *args, **kwargs)
+        return self._engine.run_backward(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
 
 
 def _count_parameters(root: nn.Module, life: Lifecycle) -> None:
@@ -142,6 +170,14 @@ def _follow_optimizers(patches: Patches, life: Lifecycle, modules: ModuleTracker
         if not life.has_engine:
             life.step_done(optimizer)
 
+    made = torch.optim.Optimizer.__init__
+
+    @functools.wraps(made)
+    def followed(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+        life.has_optimizer = True
+        made(optimizer, *args, **kwargs)
+
+    patches.set(torch.optim.Optimizer, "__init__", followed)
     patches.on_undo(register_optimizer_step_pre_hook(before).remove)
     patches.on_undo(register_optimizer_step_post_hook(after).remove)
 
@@ -243,9 +279,23 @@ def _is_by_the_way(module: nn.Module) -> bool:
     return caller is not None and caller.f_code.co_name in ("train", "from_pretrained")
 
 
-_WORTH_GOING_ON = 32
+_WORTH_GOING_ON = 64
 """Where a rank has no more batches left than that, and another has more, the data goes on to its end."""
-_LOOKED_AHEAD = 8
+_LOOKED_AHEAD, _FEW = 64, 8
+"""So many batches are read ahead of a data set without a length, where ranks need equally many; of large ones few."""
+_LARGE = 4 << 20
+_UNEVEN = Text(
+    "the data set has no length: that the ranks have equally many batches was seen for these alone",
+    "数据集没有长度：只在这些批次内确认了各 rank 的批次数相同",
+)
+_UNCOUNTED = Text(
+    "the data doesn't tell how many there are: memory that grows from batch to batch is not counted",
+    "数据没有给出批次数：逐批次增长的显存未计入",
+)
+_ALIKE = Text(
+    "they are taken to be like the first ones; what memory grew by from batch to batch is counted for all of them",
+    "视为与前几个批次相同；逐批次增长的显存已按全部批次计入",
+)
 
 
 class Batches:
@@ -265,6 +315,9 @@ class Batches:
         """How many batches are given for what the later ones show, once that was asked."""
         self._goes_on: bool | None = None
         """Whether the data goes on to its own end, once the ranks have been asked."""
+        self._bytes = 0
+        """Of the last batch."""
+        self._growth = EvaluationGrowth(life)
         with real_data():
             self._iterator = original(loader)
 
@@ -278,9 +331,12 @@ class Batches:
         life = self._life
         evaluating = life.model_in_eval_mode or not torch.is_grad_enabled()
         if life.in_evaluation or (evaluating and life.step):
-            if self._given >= EVALUATION_BATCHES and not self._has_to_go_on():
+            if self._given >= EVALUATION_BATCHES and not self._has_to_go_on() and not self._growth.goes_on(self._given):
+                self._growth.extend(self._evaluation_left())
+                self._cut_short()
                 raise self._end()
-        elif life.enough and not self._has_to_go_on() and not self._reads_on():
+            self._growth.note()
+        elif life.enough and not life.leads_on and not self._has_to_go_on() and not self._reads_on():
             anew = isinstance(sys.exc_info()[1], StopIteration)
             if self._given or not life.goes_round(anew=anew):
                 raise self._end()
@@ -295,6 +351,7 @@ class Batches:
             life.activity = before
         self._given += 1
         life.loading = loading_of(self._loader, batch, life.loading)
+        self._bytes = bytes_of(batch)
         given = virtual_batch(batch, self._mode)
         if not evaluating:
             life.seen.batch(given)
@@ -304,9 +361,32 @@ class Batches:
         return given
 
     def _end(self) -> StopIteration:
-        if self._life.data_ended is None and self._batches_left():
+        if self._life.data_ended is None and self._batches_left(1):
             self._life.end_data(self._given)
-        return StopIteration()
+        self._life.end = end = StopIteration()
+        return end
+
+    def _evaluation_left(self) -> int | None:
+        """How many batches of an evaluation are left; None where the data doesn't tell."""
+        if getattr(self._iterator, "_dataset_kind", None) != 0:
+            return None
+        with contextlib.suppress(Exception):
+            return max(0, len(self._iterator) - self._given)
+        return None
+
+    def _cut_short(self) -> None:
+        """Note what of an evaluation is left out, once for each place."""
+        left = self._evaluation_left()
+        if left is not None and not left:
+            return
+        place = self._life.ledger.place()
+        total = "?" if left is None else f"{self._given + left:,}"
+        what = Text(
+            "{place}: evaluation batches beyond the first {given} of {total}",
+            "{place}：评估的第 {given} 个批次之后（共 {total} 个）",
+        ).format(place=place, given=self._given, total=total)
+        why = _UNCOUNTED if left is None else _ALIKE
+        self._life.cut.setdefault(place, Cut(what.en, what.zh, why.en, why.zh))
 
     def _has_to_go_on(self) -> bool:
         """Whether the data can't be ended here: the ranks that are rehearsed together have different amounts left."""
@@ -314,8 +394,12 @@ class Batches:
         if self._goes_on is None:
             self._goes_on = False
             if life.ask_left is not None and self._given:
-                left = self._batches_left()
+                limits = life.ask_left(_how_far(self._bytes))
+                far = min(limits) if limits else _FEW
+                left = self._batches_left(far)
                 everywhere = life.ask_left(left)
+                if everywhere is not None and len(everywhere) > 1 and min(everywhere) >= far:
+                    self._say_how_far(far)
                 if everywhere is not None and len(set(everywhere)) > 1:
                     self._goes_on = min(everywhere) <= _WORTH_GOING_ON
                     if self._goes_on:
@@ -328,7 +412,7 @@ class Batches:
         """Whether a batch further on shows what the first ones don't; ranks read on together, or none does."""
         life = self._life
         if self._until is None and self._given:
-            left = self._batches_left() if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
+            left = self._batches_left(1) if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
             more = life.ahead.worth_reading(self._loader, left)
             everywhere = life.ask_left(more) if life.ask_left is not None else [more]
             more = more if everywhere is not None and set(everywhere) == {more} else 0
@@ -336,18 +420,42 @@ class Batches:
             life.more_steps += more
         return self._until is not None and self._given < self._until
 
-    def _batches_left(self) -> int:
-        """How many batches there are still; a few are read to see, where the data set has no length."""
+    def _say_how_far(self, count: int) -> None:
+        """Note how far was looked ahead, of data without a length."""
+        if self._iterator._dataset_kind == 0:
+            return
+        place = self._life.ledger.place()
+        what = Text(
+            "{place}: training batches beyond the next {count}", "{place}：此后第 {count} 个之后的训练批次"
+        ).format(place=place, count=count)
+        self._life.cut.setdefault(place, Cut(what.en, what.zh, _UNEVEN.en, _UNEVEN.zh))
+
+    def _batches_left(self, enough: int) -> int:
+        """How many batches there are still; of a data set without a length as many are read as are ``enough``."""
         with real_data():
             if not isinstance(getattr(self._iterator, "_dataset_kind", None), int):
                 return 0
             if self._iterator._dataset_kind == 0:  # of a data set with a length
                 return len(self._iterator) - self._given
-            self._ahead += itertools.islice(self._iterator, _LOOKED_AHEAD - len(self._ahead))
+            self._ahead += itertools.islice(self._iterator, max(0, enough - len(self._ahead)))
         return len(self._ahead)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)
+
+
+def _how_far(nbytes: int) -> int:
+    return _FEW if nbytes > _LARGE else _LOOKED_AHEAD
+
+
+def bytes_of(batch: Any) -> int:
+    """The bytes of a batch's tensors, as it comes from its loader."""
+    if isinstance(batch, torch.Tensor):
+        return batch.nbytes
+    inner = batch if isinstance(batch, dict) else getattr(batch, "data", None)
+    if isinstance(inner, dict):
+        return sum(map(bytes_of, inner.values()))
+    return sum(map(bytes_of, batch)) if isinstance(batch, list | tuple) else 0
 
 
 def virtual_batch(batch: Any, mode: VirtualMode) -> Any:

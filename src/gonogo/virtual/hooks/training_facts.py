@@ -13,8 +13,8 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.modules import in_lists
 from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed, Unquantized
-from gonogo.virtual.hooks.memory_ownership import local_tensors
 from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.tensor import local_tensors
 
 _PRODUCTS = {"mm": (0, 1), "addmm": (1, 2), "bmm": (0, 1), "baddbmm": (1, 2)}
 """Matrix products, and which of their tensors are the factors."""

@@ -13,11 +13,11 @@ from typing import Any
 import torch.distributed as dist
 
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.memory_ownership import Placement, local_tensors, own_alike, own_model, own_states, owner_of
+from gonogo.virtual.hooks.memory_ownership import Placement, own_alike, own_model, own_states, owner_of
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.hooks.training import count_states
 from gonogo.virtual.memory.owners import Owner, shares
-from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.tensor import VirtualTensor, local_tensors
 
 _BUFFERS = {
     "fp16_partitioned_groups_flat": "parameters",

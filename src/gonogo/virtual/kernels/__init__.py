@@ -17,14 +17,14 @@ from typing import Any
 import torch
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels.async_io import AsyncIo, NvmeTraffic
 from gonogo.virtual.kernels.cpu_optimizers import CpuAdagrad, CpuAdam, CpuLion
 from gonogo.virtual.kernels.fused_optimizers import FusedAdam, FusedLamb, FusedLion
 from gonogo.virtual.kernels.host import PinMemory, ShareMemComm, Utils
 from gonogo.virtual.kernels.quantizer import FpQuantizer, Quantizer
 from gonogo.virtual.kernels.random_ltd import RandomLtd
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 Written = Callable[[torch.Tensor], object]
 Unsupported = Callable[[str, Text], BaseException]

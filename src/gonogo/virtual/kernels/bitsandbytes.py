@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels.checks import on_accelerator
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 Written = Callable[[torch.Tensor], object]

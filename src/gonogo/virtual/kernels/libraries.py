@@ -1,9 +1,9 @@
-"""Stand-ins for the compiled kernels of other libraries than DeepSpeed: bitsandbytes, flash-attn, Triton's."""
+"""Stand-ins for compiled kernels that are not DeepSpeed's: bitsandbytes, flash-attn, xFormers, Apex, Triton."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,19 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.kernels import bitsandbytes, flash_attention, torchvision, triton
+from gonogo.virtual.kernels import apex, bitsandbytes, flash_attention, torchaudio, torchvision, triton
+from gonogo.virtual.patching.patches import Patches
 
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
 """Python of packages that can't be installed without a GPU's compiler, each with its metadata."""
+_XFORMERS = str(Path(_PACKAGES) / "with_xformers")
+"""Apart, as it is there only where the run may have it."""
 _WRITTEN_IN_PYTHON = ("flash_attn", "deepspeed", "autotp", "autosp")
 """Namespaces of operators whose functions show more than their fake kernels do: memory, and collectives."""
 
 
 _LOADS = Text("flash-attn's compiled kernels load on the machine", "flash-attn 的编译内核能在机器上加载")
+_HAS_XFORMERS = Text("xFormers 0.0.33 is installed on the machine", "机器上装有 xFormers 0.0.33")
 
 
 def install(
@@ -29,16 +32,27 @@ def install(
     written: Callable[[torch.Tensor], object],
     assume: Callable[[Text], object],
     compute_capability: tuple[int, int],
+    absent: Collection[str] = (),
 ) -> Callable[[], None]:
-    """Put all of them in place; returns the undo. ``namespaces``: where the mode looks up operators' handlers."""
+    """Put all of them in place; returns the undo. ``namespaces``: where the mode looks up operators' handlers.
+
+    ``absent``: packages that the run surely has not.
+    """
     patches = Patches()
     bitsandbytes.install(patches, namespaces, written, assume)
     triton.install(patches, written, assume, compute_capability)
-    torchvision.install(patches)
+    torchvision.install(patches, assume)
+    torchaudio.install(patches, assume)
+    apex.install(patches, written, assume)
     installed = find_spec("flash_attn") is not None
     assumed = _LOADS if installed else flash_attention.ASSUMED
     kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed)
     patches.item(sys.modules, "flash_attn_2_cuda", kernels)
+    if find_spec("xformers") is None and "xformers" not in absent:
+        own = flash_attention.FlashAttention(written, assume, compute_capability, _HAS_XFORMERS)
+        patches.item(sys.modules, "xformers._C_flashattention", own)
+        sys.path.append(_XFORMERS)
+        patches.on_undo(lambda: sys.path.remove(_XFORMERS))
     for namespace in _WRITTEN_IN_PYTHON:
         patches.item(namespaces, namespace, _run_in_python)
     if not installed:

@@ -1,20 +1,27 @@
 """torchvision where its compiled operators do not load, as its CUDA build beside a torch without CUDA.
 
 Its Python then stops at the import, since it describes operators that nobody has defined. They are defined here,
-without a kernel: transforms and models work, and who calls such an operator is told so.
+without a kernel: transforms and models work, and who calls such an operator is told so. Pictures are read and written
+by Pillow, to the same numbers but for a JPEG's rounding.
 """
 
 from __future__ import annotations
 
 import functools
+import io
+from collections.abc import Callable
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.values import contents
 
 _OPERATORS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -22,8 +29,13 @@ _OPERATORS = (
 )
 
 
-def install(patches: Patches) -> None:
-    """Define the operators when torchvision has found that its own library does not load."""
+_ASSUMED = Text("torchvision's readers of pictures load on the machine", "机器上可以加载 torchvision 的图像读取库")
+_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+"""Pillow's names of ImageReadMode's numbers; 0 leaves a picture as it is."""
+
+
+def install(patches: Patches, assume: Callable[[Text], object]) -> None:
+    """Define the operators, and read pictures, when torchvision has found that its own library does not load."""
 
     def define(extension: ModuleType) -> None:
         if extension._has_ops() or hasattr(torch.ops.torchvision, "nms"):
@@ -34,3 +46,84 @@ def install(patches: Patches) -> None:
         patches.on_undo(functools.partial(private.take_back, library))
 
     patches.on_undo(after_import("torchvision.extension", define))
+    patches.on_undo(after_import("torchvision.io.image", lambda module: _read_by_pillow(patches, module, assume)))
+
+
+def _read_by_pillow(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
+    if hasattr(torch.ops.image, "decode_png") or find_spec("PIL") is None:
+        return
+
+    def decode(data: Any, mode: Any = 0, *_: Any, device: Any = "cpu", **__: Any) -> Any:
+        if isinstance(data, list | tuple):
+            return [decode(one, mode, device=device) for one in data]
+        assume(_ASSUMED)
+        with private.modes_off():
+            picture = _decoded(_real(data, torch.zeros(0, dtype=torch.uint8)), _number(mode))
+        return picture if str(device) == "cpu" else picture.to(device)
+
+    def encode(picture: Any, *_: Any, format: str = "PNG", **options: Any) -> Any:
+        assume(_ASSUMED)
+        with private.modes_off():
+            return _encoded(_real(picture, torch.zeros(picture.shape, dtype=torch.uint8)), format)
+
+    def read_file(path: Any) -> torch.Tensor:
+        with open(path, "rb") as file:
+            return _bytes(file.read())
+
+    def write_file(filename: Any, data: Any) -> None:
+        with private.modes_off(), open(filename, "wb") as file:
+            file.write(bytes(_real(data, torch.zeros(data.shape, dtype=torch.uint8)).tolist()))
+
+    def write(picture: Any, filename: Any, *_: Any, format: str, **__: Any) -> None:
+        write_file(filename, encode(picture, format=format))
+
+    own: dict[str, Callable[..., Any]] = {
+        **dict.fromkeys(("decode_image", "decode_png", "decode_jpeg", "decode_gif", "decode_webp"), decode),
+        **{f"encode_{name.lower()}": functools.partial(encode, format=name) for name in ("PNG", "JPEG")},
+        **{f"write_{name.lower()}": functools.partial(write, format=name) for name in ("PNG", "JPEG")},
+        "read_file": read_file,
+        "write_file": write_file,
+    }
+    for name, function in own.items():
+        if hasattr(module, name):
+            patches.set(module, name, function)
+
+
+def _number(mode: Any) -> int:
+    """ImageReadMode's number; newer releases take its name as well."""
+    if isinstance(mode, str):
+        return {"UNCHANGED": 0, "GRAY": 1, "GRAY_ALPHA": 2, "RGB": 3, "RGB_ALPHA": 4, "RGBA": 4}.get(mode.upper(), 0)
+    return int(getattr(mode, "value", mode))
+
+
+def _real(tensor: Any, unknown: torch.Tensor) -> torch.Tensor:
+    """The values, or ``unknown`` where nothing is known of them. Call with the modes off."""
+    known = contents.read(tensor) if isinstance(tensor, VirtualTensor) else tensor
+    return unknown if known is None else known
+
+
+def _bytes(data: bytes) -> torch.Tensor:
+    with private.modes_off():
+        return torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
+
+
+def _decoded(data: torch.Tensor, mode: int) -> torch.Tensor:
+    from PIL import Image
+
+    picture: Any = Image.open(io.BytesIO(bytes(data.tolist())))
+    if mode in _MODES:
+        picture = picture.convert(_MODES[mode])
+    elif picture.mode not in _MODES.values():
+        picture = picture.convert("RGB")
+    pixels = torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8)
+    return pixels.reshape(picture.height, picture.width, -1).permute(2, 0, 1).contiguous()
+
+
+def _encoded(picture: torch.Tensor, format: str) -> torch.Tensor:
+    from PIL import Image
+
+    channels, height, width = picture.shape
+    pixels = bytes(picture.permute(1, 2, 0).contiguous().flatten().tolist())
+    file = io.BytesIO()
+    Image.frombytes(_MODES[channels], (width, height), pixels).save(file, format)
+    return torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)

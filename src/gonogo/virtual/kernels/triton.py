@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.kernels.checks import on_accelerator
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 _BENCHMARK_BYTES = 256 << 20
 """What Triton's autotuner writes between two runs, to empty the device's cache."""

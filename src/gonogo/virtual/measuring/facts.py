@@ -11,11 +11,18 @@ import torch
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.virtual.measuring.depth import depth_of, period_of
-from gonogo.virtual.measuring.engine_facts import engine_facts
-from gonogo.virtual.measuring.jobs import Facts
+from gonogo.virtual.measuring.jobs import EngineFacts, Facts
 from gonogo.virtual.measuring.program import parse
 from gonogo.virtual.measuring.tuning import bytes_of_weights, tuned
+from gonogo.virtual.rollout.engine import GRAPHS_IN_BUDGET, forward_of, graphs_of, sampler_of
+from gonogo.virtual.rollout.model import EngineModel
+from gonogo.virtual.rollout.package import version_to_stand_for
 from gonogo.virtual.synthetic.model import LocatedModel, read_model
+from gonogo.virtual.unsupported import UnsupportedOperator
+
+BATCHED_TOKENS = 4096
+"""TRL's ``max_num_batched_tokens`` of an engine in the trainer's process (trl/generation/vllm_generation.py)."""
+_SIZES = (1, 2, 4, 8)
 
 _LAYER = re.compile(r"(.*?\.(?:layers|h|blocks|block|layer))\.(\d+)\.(.*)")
 
@@ -83,3 +90,38 @@ def _layer(sizes: dict[str, int], depth: int) -> int:
             stacks.setdefault(match[1], Counter())[int(match[2])] += size
     fitting = [layers for layers in stacks.values() if len(layers) == depth]
     return max((layers[depth - 1] for layers in fitting), default=0)
+
+
+def engine_facts(folder: str, dtype: str, trusts: bool) -> tuple[EngineFacts, ...]:
+    """The figures, by each tensor-parallel size that divides the heads; none where the engine is not known to load it.
+
+    Key and value heads have to be divided, or held by each rank once at least (vllm/config/model.py,
+    ``get_num_kv_heads``).
+    """
+    numbers = version_to_stand_for()[0].split(".")
+    release = tuple(int(part) for part in numbers[:2] if part.isdecimal())
+    found = []
+    for tp in _SIZES:
+        try:
+            model = EngineModel(folder, dtype, tp, None, trusts, UnsupportedOperator)
+        except (ValueError, UnsupportedOperator):
+            continue
+        if not _divides_shared_heads(model.text, tp):
+            continue
+        found.append(
+            EngineFacts(
+                tp=tp,
+                weights=model.weights,
+                cache_of_token=model.cache_of_token(),
+                forward=forward_of(model, BATCHED_TOKENS),
+                sampler_of_sequence=sampler_of(model),
+                graphs=graphs_of(model),
+                graphs_in_share=release >= GRAPHS_IN_BUDGET,
+            )
+        )
+    return tuple(found)
+
+
+def _divides_shared_heads(text: Any, tp: int) -> bool:
+    shared = getattr(text, "num_key_value_heads", None) or tp
+    return shared % tp == 0 or tp % shared == 0

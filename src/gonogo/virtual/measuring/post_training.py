@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from gonogo.virtual.measuring.work import counting
+from gonogo.virtual.tracing.work import counting
 
 _WORDS = 500
 """Different words of the samples, where the model's table of embeddings has rows for so many."""

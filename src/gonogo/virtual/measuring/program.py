@@ -7,10 +7,10 @@ import sys
 from typing import Any
 
 from gonogo.virtual.measuring.tuning import quantized, tuned
-from gonogo.virtual.measuring.work import counting
 from gonogo.virtual.synthetic.batch import build_batch
 from gonogo.virtual.synthetic.model import make_model, read_model
 from gonogo.virtual.synthetic.program import ProgramOptions, Repeated, trainer_class, training_arguments
+from gonogo.virtual.tracing.work import counting
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:

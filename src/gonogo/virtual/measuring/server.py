@@ -19,8 +19,36 @@ from typing import Any, NoReturn, TextIO
 import msgspec
 
 from gonogo.evidence.environment.hardware import Accelerator, find_accelerator
+from gonogo.evidence.rehearsal.record import categories_of
 from gonogo.finding.errors import UserError
-from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob
+from gonogo.virtual.measuring.jobs import JobEnded, Measured, MeasurementJob, PhasePeak
+
+
+class PhasePeaks:
+    """Follows one device; ``device`` is a ``tracking.DeviceRecord``, ``life`` tells the phase."""
+
+    def __init__(self, device: Any, life: Any) -> None:
+        self._device = device
+        self._life = life
+        self._peaks: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self._take = device.take
+        device.take = self._taken
+
+    def _taken(self, cell: Any) -> Any:
+        address = self._take(cell)
+        live, phase = self._device.live, self._life.phase
+        known = self._peaks.get(phase)
+        if known is None or live > known[0]:
+            self._peaks[phase] = live, tuple(self._device.by_category)
+        return address
+
+    def by_phase(self) -> dict[str, PhasePeak]:
+        """The peaks so far."""
+        return {
+            phase: PhasePeak(live, {name: float(nbytes) for name, nbytes in categories_of(parts).items()})
+            for phase, (live, parts) in self._peaks.items()
+        }
+
 
 _POLL = 0.02
 _TO_WRITE = 10.0
@@ -67,7 +95,7 @@ def main() -> None:
 
 
 def _session(start: ServerSettings) -> Any:
-    from gonogo.virtual.ranks.plan import WorkerPlan
+    from gonogo.virtual.protocol.plan import WorkerPlan
     from gonogo.virtual.ranks.session import Session
 
     accelerator: Accelerator = find_accelerator(start.accelerator)
@@ -227,9 +255,9 @@ def _described(job: MeasurementJob) -> Any:
 
 
 def _measured(session: Any) -> Measured:
-    from gonogo.virtual.measuring import work
-    from gonogo.virtual.measuring.phase_peaks import PhasePeaks
+
     from gonogo.virtual.ranks import worker
+    from gonogo.virtual.tracing import work
 
     worker._write_on_signal(session)
     work.watch(session)

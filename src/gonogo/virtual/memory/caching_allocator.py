@@ -31,7 +31,7 @@ from gonogo.virtual.memory.fixed_segments import SMALL_SEGMENT, SMALL_SIZE, Fixe
 UNLIMITED = 1 << 62
 
 
-class Shortage(NamedTuple):
+class AllocatorShortage(NamedTuple):
     """The first allocation that would have raised ``OutOfMemoryError``. All bytes."""
 
     requested: int
@@ -54,7 +54,7 @@ class CachingAllocator:
         self.capacity_bytes = capacity_bytes
         self.settings = settings or AllocatorSettings()
         self.totals = {"small_pool": Totals(), "large_pool": Totals(), "all": Totals()}
-        self.shortage: Shortage | None = None
+        self.shortage: AllocatorShortage | None = None
         self.retries = self.shortages = self.synchronizations = 0
         self._oversize_allocations = Stat()
         self._all = self.totals["all"]
@@ -302,7 +302,7 @@ class CachingAllocator:
             self.shortages += 1
             self._driver.note("oom", max(self._driver.limit - self.reserved, 0), nbytes)
             if self.shortage is None:
-                self.shortage = Shortage(nbytes, self._fixed.segment_size(size), self.allocated, self.reserved)
+                self.shortage = AllocatorShortage(nbytes, self._fixed.segment_size(size), self.allocated, self.reserved)
             self._driver.limit = UNLIMITED
             block = self._segments.allocate(pool, size)
             assert block is not None

@@ -20,8 +20,8 @@ from gonogo.virtual.cuda.facade import PARTS, keep_off_real_devices, set_visible
 from gonogo.virtual.cuda.state import Unsupported
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.npu import api, attention, operators, package
+from gonogo.virtual.npu.ascend_names import VirtualNpu
 from gonogo.virtual.npu.names import words
-from gonogo.virtual.npu.state import VirtualNpu
 
 _CANN = "/usr/local/Ascend/ascend-toolkit/latest"
 _NO_CUDA = "Torch not compiled with CUDA enabled"

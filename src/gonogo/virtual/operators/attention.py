@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 
 from gonogo.virtual import private
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.memory_ownership import local_tensors
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.tensor import local_tensors
 
 aten = torch.ops.aten
 _backends: Any = torch.backends.cuda

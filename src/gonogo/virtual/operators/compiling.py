@@ -15,25 +15,19 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
 
 from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.hooks.after_import import after_import, import_within
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.dispatch.kernel_checks import Compiled
 from gonogo.virtual.operators import whole_graphs
+from gonogo.virtual.patching.after_import import after_import, import_within
+from gonogo.virtual.patching.patches import Patches
 
 _HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"
-
-
-class Compiled:
-    """What the program has compiled."""
-
-    anything: ClassVar[bool] = False
-    """Whether it has: compiled norms take weights of another dtype than the data's, up to torch 2.13."""
 
 
 _OF_OWN_HOOKS = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
@@ -90,4 +84,27 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
         return called
 
     patches.set(torch, "compile", compile_)
+    return patches.undo
+
+
+def install_scripting() -> Callable[[], None]:
+    """``torch.jit.script`` of a function or class: it is run as the Python that it is, with the same operators.
+
+    Modules are still compiled: what is saved of them has to be. TorchScript knows torch's functions by their identity:
+    it is told of those that stand replaced here, of torch's own namespaces; what is written in Python further down may
+    call others, which it would refuse.
+
+    Leave functions and classes uncompiled; returns the undo.
+    """
+    patches = Patches()
+    script = torch.jit.script
+
+    @functools.wraps(script)
+    def script_(obj: Any, *args: Any, **options: Any) -> Any:
+        if inspect.isfunction(obj) or (inspect.isclass(obj) and not issubclass(obj, torch.nn.Module)):
+            return obj  # of a class, `script` returns the class itself, too
+        private.know_replaced_when_scripting()
+        return script(obj, *args, **options)
+
+    patches.set(torch.jit, "script", script_)
     return patches.undo

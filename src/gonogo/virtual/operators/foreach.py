@@ -13,7 +13,7 @@ import torch
 import torch.optim.optimizer as optimizer
 import torch.utils._foreach_utils as foreach_utils
 
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 

@@ -12,8 +12,8 @@ import torch
 from packaging.version import Version
 
 from gonogo.virtual import private
+from gonogo.virtual.dispatch.placement import common_device
 from gonogo.virtual.mode import HANDLERS, VirtualMode
-from gonogo.virtual.operators.placement import common_device
 from gonogo.virtual.tensor import Spec, VirtualTensor
 from gonogo.virtual.values import propagation, real
 

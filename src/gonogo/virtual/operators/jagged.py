@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, meta_device
 
 _DEVICE = 6

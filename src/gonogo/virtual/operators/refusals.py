@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
 

@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from gonogo.virtual import private
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.operators import jagged
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
 

@@ -19,10 +19,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 _ASKS = ("is_compiling", "is_dynamo_compiling", "is_torchdynamo_compiling")
 """Code that asks so may have another branch when it is compiled."""
+_CALLS = ("_call_impl", "_wrapped_call_impl", "__call__", "forward")
+"""Methods of a module that run its forward."""
 _COMPILER = "/torch/_dynamo/eval_frame.py"
 _MESSAGE = (
     "Data-dependent branching: under torch.compile(fullgraph=True) the code asks whether a tensor is true "
@@ -44,7 +46,11 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
         return real(tensor)
 
     def follow(model: Any, compiled: Any) -> Any:
-        function = inspect.unwrap(type(model).forward if isinstance(model, nn.Module) else model)
+        owner = getattr(model, "__self__", None)
+        if isinstance(owner, nn.Module) and getattr(model, "__name__", "") in _CALLS:  # block.compile(fullgraph=True)
+            function = inspect.unwrap(type(owner).forward)
+        else:
+            function = inspect.unwrap(type(model).forward if isinstance(model, nn.Module) else model)
         code = getattr(function, "__code__", None)
         if code is None or set(_ASKS) & set(code.co_names):
             return compiled

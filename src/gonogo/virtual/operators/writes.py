@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
+from gonogo.virtual.dispatch.schema import KNOWN_FACTORIES
 from gonogo.virtual.mode import HANDLERS, VirtualMode
-from gonogo.virtual.operators.schema import KNOWN_FACTORIES
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.values import contents, real
 

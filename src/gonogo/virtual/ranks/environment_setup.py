@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
 
+from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import Missed
 from gonogo.virtual import kernels
 from gonogo.virtual.collectives import ddp, process_group
@@ -18,9 +21,12 @@ from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.hooks import older_deepspeed
 from gonogo.virtual.kernels import libraries
 from gonogo.virtual.kernels.async_io import NvmeTraffic
+from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
-from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.sandbox import (
     addresses,
     hub,
@@ -29,15 +35,15 @@ from gonogo.virtual.sandbox import (
     network,
     prepared,
     probe_reporting,
-    processor,
     spawned,
     trackers,
 )
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents
-from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves, staging
+from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves
 from gonogo.virtual.weights.generated_weights import MadeWeights
+from gonogo.virtual.weights.sharded_saves import install_staging
 
 
 def _written(tensor: torch.Tensor) -> None:
@@ -77,12 +83,14 @@ def install(
     undo: list[Callable[[], None]] = [accelerators.undo]
     kind = plan.accelerator.device_type
     undo.append(process_group.install(assume, peers, kind, _stores(plan)))
-    undo.append(processor.install())
+    undo.append(_hide_processor())
     undo.append(ddp.install(assume))
     of_deepspeed = kernels.install(_written, UnsupportedOperator, assume)
     undo.append(of_deepspeed.undo)
     capability = plan.accelerator.compute_capability
-    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, assume, capability))
+    table = read_prepared(Path(plan.prepared)) if plan.prepared else None
+    absent = table.absent if table is not None else ()
+    undo.append(libraries.install(NAMESPACE_HANDLERS, _written, assume, capability, absent))
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
     undo.append(trackers.install())
@@ -97,7 +105,7 @@ def install(
     undo.append(readers.install(made).undo)
     undo.append(saving.install(wrote).undo)
     undo.append(sharded_saves.install(peers, plan.world_size))
-    undo.append(staging.install())
+    undo.append(install_staging())
     return InPlace(undo, of_deepspeed.nvme, accelerators)
 
 
@@ -114,8 +122,8 @@ def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
 
     count = plan.devices or plan.local_world_size
     if plan.accelerator.device_type == "npu":
+        from gonogo.virtual.npu.ascend_names import VISIBLE
         from gonogo.virtual.npu.facade import install_npu
-        from gonogo.virtual.npu.state import VISIBLE
 
         devices: VirtualCuda = install_npu(
             plan.accelerator,
@@ -135,9 +143,27 @@ def _install_accelerators(plan: WorkerPlan, mode: VirtualMode) -> VirtualCuda:
             unsupported=UnsupportedOperator,
             pin=pin,
         )
+        capability = plan.accelerator.compute_capability
+        mode.workspaces = devices.blas = BlasWorkspaces(mode.memory, capability, devices.current_stream_id)
     VirtualTensor.accelerator_index = staticmethod(lambda: devices.current_device)
     VirtualTensor.check_ordinal = staticmethod(devices.check_ordinal)
     for device, record in mode.memory.devices.items():
         if device != CPU:
             record.stream = functools.partial(devices.current_stream_id, device.index)
     return devices
+
+
+def _hide_processor() -> Callable[[], None]:
+    """The host's processor: DeepSpeed's CPU optimizers ask for its maker, through a process that takes over a second.
+
+    The answer would be of this machine, not of the one that the run will have: none is given.
+
+    Have ``cpuinfo.get_cpu_info`` answer at once that the maker is not known; returns the undo.
+    """
+    patches = Patches()
+
+    def replace(module: ModuleType) -> None:
+        patches.set(module, "get_cpu_info", lambda: {"vendor_id_raw": "unknown", "vendor_id": "unknown"})
+
+    patches.on_undo(after_import("cpuinfo", replace))
+    return patches.undo

@@ -24,8 +24,8 @@ from typing import NoReturn
 
 import msgspec
 
+from gonogo.virtual.protocol.plan import LINE_TO_EXCHANGE
 from gonogo.virtual.ranks.importing import import_worker
-from gonogo.virtual.ranks.plan import LINE_TO_EXCHANGE
 
 _MAX_PACKET = 8192
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import NoReturn
 
-from gonogo.virtual.ranks.garbage import collect_seldom
+from gonogo.virtual.patching.garbage import collect_seldom
 
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 """The variables that say which accelerators a process sees."""

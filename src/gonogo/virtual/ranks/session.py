@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import linecache
 import os
 import resource
+import runpy
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.notebook import SUFFIX, python_of
 from gonogo.evidence.rehearsal.record import Failure, Frame, Missed, Outcome, RankRecord, Shortage, Unsupported
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.errors import UserError
-from gonogo.virtual import private
-from gonogo.virtual.autograd_origin import AutogradOrigin, is_from_autograd
+from gonogo.virtual import operands, private
 from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, line_of_worker
-from gonogo.virtual.failure import exited_for, failure_of, in_chain, note_failed_call
-from gonogo.virtual.hooks import data_parallel, deepcompile, engine, fsdp, memory_ownership, threads, trainer, training
+from gonogo.virtual.failure import AutogradOrigin, exited_for, failure_of, in_chain, is_from_autograd, note_failed_call
+from gonogo.virtual.hooks import data_parallel, engine, fsdp, megatron, memory_ownership, trainer, training
+from gonogo.virtual.hooks.engine import defer_compile_passes
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.training_facts import as_run
-from gonogo.virtual.internal_failures import find_internal_failure
+from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
@@ -34,36 +42,41 @@ from gonogo.virtual.operators import (
     attention,
     autocast,
     compiling,
-    dropout,
+    data_dependent,
+    embedding_bounds,
     grouped_products,
+    native_functions,
     normalization,
-    recurrent,
     refusals,
-    scripting,
-    storages,
     subclasses,
     writes,
 )
+from gonogo.virtual.operators.compiling import install_scripting
+from gonogo.virtual.operators.native_functions import install_dropout, install_read_arguments, install_storages
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.protocol.messages import End, Reply
+from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks import environment_setup, starting
-from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
-from gonogo.virtual.ranks.program import run_program
-from gonogo.virtual.ranks.protocol import End, Reply
-from gonogo.virtual.ranks.versions import versions
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
-from gonogo.virtual.sandbox import prepared, spawned
+from gonogo.virtual.sandbox import asked_in_vain, prepared, spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, followed_by
 from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.unsupported import UnsupportedOperator
-from gonogo.virtual.values import batches, data_dependent, data_shapes, embedding_bounds, read_arguments
+from gonogo.virtual.values import batches, data_shapes
 from gonogo.virtual.values.assumptions import Ledger
 from gonogo.virtual.weights import loading
 
+STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-swift", "safetensors", "tokenizers",
+         "huggingface_hub", "datasets", "numpy", "bitsandbytes", "flash-attn")  # fmt: skip
+"""Packages whose _versions the record names."""
+
+
 _END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
-__all__ = ["Session", "data_dependent", "embedding_bounds", "grouped_products", "recurrent", "writes"]
+__all__ = ["Session", "data_dependent", "embedding_bounds", "grouped_products", "native_functions", "writes"]
 
 
 class Session:
@@ -98,6 +111,9 @@ class Session:
         self.batches = 0
         self.data_shapes: list[str] = []
         self.missed: list[Missed] = []
+        self.asked = asked_in_vain.AskedInVain()
+        self.asked.moment = lambda: (self.life.phase, self.life.step)
+        self._why: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []
         self._ray: ray.Installed | None = None
 
@@ -141,6 +157,7 @@ class Session:
         self.memory.device(self.device)
         self.memory.set_category("parameters")
         undo = self._undo
+        undo.append(asked_in_vain.install(self.asked))
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
         undo.append(memory_ownership.install(self.modules))  # before what has DDP's buckets reduced
@@ -149,28 +166,29 @@ class Session:
         self.nvme = placed.nvme
         undo.append(attention.install(self.plan.accelerator.compute_capability))
         undo.append(autocast.install())
-        undo.append(dropout.install())
+        undo.append(install_dropout())
         undo.append(normalization.install())
         undo.append(compiling.install(self.ledger.assume))
         undo.append(refusals.install(together=self.peers is not None and len(self.peers.ranks) == self.plan.world_size))
-        undo.append(scripting.install())
+        undo.append(install_scripting())
         undo.append(starting.install(self.plan))
         self._ray = ray.install(self.memory, self.life, placed.accelerators, self.plan, self.ledger.assume)
         undo.append(self._ray.undo)
-        undo.append(read_arguments.install())
-        undo.append(storages.install())
+        undo.append(install_read_arguments())
+        undo.append(install_storages())
         undo.append(subclasses.install(self.memory))
         undo.append(sharded_tensors.install())
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(fsdp.install(self.mode))
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life))
+        undo.append(megatron.install(self.life))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
-        undo.append(deepcompile.install())
+        undo.append(defer_compile_passes())
         undo.append(rollout.install(self.mode, self.life, self.plan, self.peers, self._ray.workers))
         undo.append(engine.install(self.life, self.modules, self.facts))
         undo.append(loading.install(self.life, self.modules, self.facts))
-        undo.append(threads.install(self.mode))
+        undo.append(_run_threads_in_mode(self.mode))
         self.mode.on_failure = functools.partial(note_failed_call, self.modules)
         if self.peers is not None:
             self.meet(self.peers)
@@ -204,7 +222,8 @@ class Session:
         try:
             watched = self.origin.watch() if self.plan.trace_autograd else contextlib.nullcontext()
             with self.mode, watched, self._counting():
-                run_program(self.plan)
+                _run_program(self.plan)
+            self.life.ended_by_itself()
             self.life.enter("exit")
         except (RehearsalComplete, EnoughRehearsed):
             ended = self._went_on()
@@ -227,7 +246,7 @@ class Session:
             user_error_ = in_chain(error, UserError)
             if isinstance(error, SystemExit) and error.code in (None, 0):
                 self.life.enter("exit")
-            elif self.life.is_of_no_data(error):
+            elif self.life.is_of_no_data(error) or self.life.loops.blames(error):
                 ended = self._went_on()
             elif user_error_ is not None:
                 outcome, user_error = "raised", (user_error_.text.en, user_error_.text.zh)
@@ -237,6 +256,7 @@ class Session:
             else:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)
+                self._take_down_world(error)
                 if (trace := find_internal_failure(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
                     outcome, place = "unsupported", _place_of(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
@@ -261,7 +281,7 @@ class Session:
         """What the plan asks for: work counted, or nothing."""
         if not self.plan.counts_work:
             return contextlib.nullcontext()
-        from gonogo.virtual.measuring import work  # it imports torch's FLOP formulas, which few rehearsals need
+        from gonogo.virtual.tracing import work  # it imports torch's FLOP formulas, which few rehearsals need
 
         work.watch(self)
         self._work_done = work.phases
@@ -270,6 +290,16 @@ class Session:
     def _went_on(self) -> End:
         self.events.append("stopped: the program went on after the steps that were asked for")
         return "enough"
+
+    def _take_down_world(self, error: BaseException) -> None:
+        """What of the world around the program may have brought a failure about."""
+        handed = [path for one in chain(error) for path in operands.missing_paths(one)]
+        absent = [one for link in chain(error) for one in asked_in_vain.before_failure(self.asked, link, handed)]
+        self._why = {
+            "absent": list(dict.fromkeys(absent)),
+            "made_operands": operands.made_operands(error, self.plan.prepared),
+            "imported": _imported_distributions(),
+        }
 
     def note(self, event: str) -> None:
         """Keep a fact worth telling, once."""
@@ -322,7 +352,7 @@ class Session:
             device_map=self.facts.get("device_map"),
             device_map_frames=self.facts.get("device_map_frames", []),
             drawn_weights=drawn.loads if drawn is not None else [],
-            versions=versions(),
+            versions=_versions(),
             saved_bytes=self.saved_bytes,
             events=[*self.events, *self._nvme()],
             batch=list(self.batch),
@@ -335,7 +365,10 @@ class Session:
             formed_world=self.life.world if not workers else 1,
             workers=workers,
             missed=self.missed,
+            led=self.life.loops.led,
+            cut=self.life.left_out(),
             confinement=self.plan.confinement,
+            **self._why,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
 
@@ -398,3 +431,75 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _run_threads_in_mode(mode: Any) -> Callable[[], None]:
+    """Threads that the program starts.
+
+    Dispatch modes belong to a thread, and so does how torch builds a tensor of numbers. Returns the undo.
+    """
+    patches = Patches()
+    run = threading.Thread.run
+
+    def with_mode(thread: threading.Thread) -> None:
+        if getattr(thread, "is_gonogo", False):
+            run(thread)
+            return
+        private.lift_only_cpu_tensors()
+        with mode:
+            run(thread)
+
+    patches.set(threading.Thread, "run", with_mode)
+    return patches.undo
+
+
+def _run_program(plan: WorkerPlan) -> None:
+    """Runs the program as ``python PATH`` or ``python -m NAME`` would, and a notebook as if its cells were one program.
+
+    Run to the end of the program; what it raises, ``SystemExit`` too, comes through.
+    """
+    if plan.program_kind == "module":
+        sys.argv = [plan.program, *plan.arguments]
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(plan.program, run_name="__main__", alter_sys=True)
+        return
+    sys.argv = [plan.program, *plan.arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(plan.program)))
+    if plan.program.endswith(SUFFIX):
+        _run_notebook(plan.program)
+        return
+    runpy.run_path(plan.program, run_name="__main__")
+
+
+def _run_notebook(path: str) -> None:
+    """Its code cells in order, each line under the number that it has in the file: tracebacks name the notebook."""
+    code = (python_of(Path(path).read_bytes()) or b"").decode("utf-8", "replace")
+    linecache.cache[path] = (len(code), None, code.splitlines(keepends=True), path)
+    main = ModuleType("__main__")
+    main.__dict__["__file__"] = path
+    sys.modules["__main__"] = main
+    exec(compile(code, path, "exec"), main.__dict__)
+
+
+def _versions() -> dict[str, str]:
+    """The _versions of the training stack in a rank's process.
+
+    Versions of the stack as this process sees them; a package that isn't installed is left out.
+    """
+    found = {}
+    for name in STACK:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    found["python"] = sys.version.split()[0]
+    return found
+
+
+def _imported_distributions() -> dict[str, str]:
+    """The distributions that modules of this process are of, by canonical name, with their versions."""
+    tops = {name.partition(".")[0] for name in list(sys.modules)} - set(sys.stdlib_module_names)
+    found = {}
+    for module, names in metadata.packages_distributions().items():
+        for name in names if module in tops else ():
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                found[canonical(name)] = metadata.version(name)
+    return found

@@ -20,9 +20,9 @@ import torch.multiprocessing
 
 from gonogo.evidence.rehearsal.record import Unsupported
 from gonogo.finding import Text
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.ranks.plan import SPAWN, WorkerPlan
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _NOT_REHEARSED = Text("the processes that it starts were not rehearsed", "它启动的进程没有排练")

@@ -16,7 +16,8 @@ import msgspec
 
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.virtual.failure import stack_of_main_thread
-from gonogo.virtual.ranks.plan import Progress, WorkerPlan
+from gonogo.virtual.protocol.plan import Progress, WorkerPlan
+from gonogo.virtual.ranks.forked_children import keep_from_children
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.tensor import CPU
 
@@ -87,13 +88,7 @@ def _write_whole(target: str, data: bytes) -> None:
 def _write_on_signal(session: Session) -> None:
     """SIGTERM (the time is over) and SIGINT (the user's) write what is known, and where the program was."""
 
-    worker = os.getpid()
-
     def end(number: int, frame: Any) -> None:
-        if os.getpid() != worker:  # a process that the program forked, as a pool's: it ends as it would without us
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
-            return
         outcome: Outcome = "timed-out" if number == signal.SIGTERM else "interrupted"
         record = session.record(outcome)
         stack = list(stack_of_main_thread())
@@ -105,9 +100,9 @@ def _write_on_signal(session: Session) -> None:
         os._exit(0)
 
     numbers = (signal.SIGTERM, signal.SIGINT)
-    for number in numbers:
-        signal.signal(number, end)
+    own = {number: signal.signal(number, end) for number in numbers}
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)  # Ray blocks SIGINT in its processes, and so in their children
+    keep_from_children({number: (end, before) for number, before in own.items()})
 
 
 def _report_progress(session: Session) -> Any:

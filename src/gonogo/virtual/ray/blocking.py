@@ -10,8 +10,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.ray.turns import Turns
 
 _SELECTORS = ("EpollSelector", "PollSelector", "SelectSelector", "KqueueSelector")

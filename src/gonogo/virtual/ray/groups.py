@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.ray.cluster import Cluster
 from gonogo.virtual.ray.resources import PlacementGroup
 

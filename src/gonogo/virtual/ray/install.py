@@ -13,12 +13,11 @@ from typing import Any
 
 from gonogo.finding import Text
 from gonogo.virtual.cuda.state import VirtualCuda
-from gonogo.virtual.hooks import tensordicts
-from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
-from gonogo.virtual.ranks.plan import WorkerPlan
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.ray import blocking, groups, meeting, own_threads, sending, transfer_queue, workers
 from gonogo.virtual.ray.actors import Actor
 from gonogo.virtual.ray.cluster import Cluster, Waiting
@@ -164,7 +163,7 @@ class _Api:
             blocking.install(self.patches, self.cluster.turns)
             own_threads.install(self.patches, self.cluster.turns)
             sending.share_memory(self.patches)
-            tensordicts.install(self.patches)
+            _copy_tensordicts(self.patches)
             transfer_queue.install(self.patches)
             meeting.install(self.patches, self.cluster.turns)
         self.cluster.start(
@@ -348,3 +347,23 @@ def _added(several: list[dict[str, float]]) -> dict[str, float]:
         for name, count in one.items():
             total[name] = total.get(name, 0.0) + count
     return total
+
+
+def _copy_tensordicts(patches: Patches) -> None:
+    """tensordict's ``consolidate`` copies all tensors into one storage before they are sent to another process.
+
+    One storage would be known or unknown as a whole: token ids and masks would lose what is known of them beside
+    scores. A copy that keeps each tensor in a storage of its own is as large together.
+    """
+
+    def replace(module: Any) -> None:
+        original = module.TensorDictBase.consolidate
+
+        def consolidate(self: Any, filename: Any = None, **options: Any) -> Any:
+            if filename is not None or options.get("inplace") or options.get("return_early"):
+                return original(self, filename, **options)
+            return self.clone() if options.get("device") is None else self.to(options["device"])
+
+        patches.set(module.TensorDictBase, "consolidate", consolidate)
+
+    patches.on_undo(after_import("tensordict.base", replace))

@@ -13,7 +13,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from gonogo.finding import Text
 from gonogo.virtual.collectives.neighbours import Neighbours
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.ray.patience import Patience
 from gonogo.virtual.ray.turns import Turns, stays
 from gonogo.virtual.unsupported import UnsupportedOperator

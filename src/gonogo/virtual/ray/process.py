@@ -63,6 +63,8 @@ class ClusterDevices:
         """Lists that are an argument's default, in which functions count their calls, with what was in them."""
         memory._make_device = self._device
         if cuda is not None:
+            if cuda.blas is not None:
+                cuda.blas.process = lambda: self.current
             cuda.physical = lambda index: index if self.current is None else self.current.gpu_at(index)
 
     def record_of(self, gpu: int) -> DeviceRecord:

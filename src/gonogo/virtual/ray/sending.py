@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 

@@ -11,8 +11,8 @@ import pickle
 import weakref
 from typing import Any
 
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 _BY_TICKET = "virtual"

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.rollout import engine
 from gonogo.virtual.rollout.llm import LLM, Weights
 

@@ -11,10 +11,11 @@ from gonogo.evidence.prepared import read_prepared
 from gonogo.finding import Text
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
-from gonogo.virtual.ranks.plan import WorkerPlan
-from gonogo.virtual.rollout import own_generate, package, phases, server, serving, transfer
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.protocol.plan import WorkerPlan
+from gonogo.virtual.rollout import own_generate, package, phases, serving, transfer
+from gonogo.virtual.rollout import rollout_server as server
 from gonogo.virtual.rollout.arguments import EngineArgs, SamplingParamsStandIn
 from gonogo.virtual.rollout.llm import LLM, EngineContext, LLMEngine, Workers
 from gonogo.virtual.rollout.outputs import CompletionOutput, Logprob, RequestOutput, RequestOutputKind

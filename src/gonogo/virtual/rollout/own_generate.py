@@ -11,10 +11,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.rollout import generation
 
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 NEWEST = "0.31.0"
 """The newest release that this was checked against."""

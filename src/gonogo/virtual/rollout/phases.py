@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from gonogo.evidence.rehearsal.record import Phase
-from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 _METHODS: dict[str, Phase] = {
     "sync_weights": "sync",

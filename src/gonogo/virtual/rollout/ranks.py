@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-from gonogo.evidence.rehearsal.divergence import ENGINE_MADE, ENGINE_STEPPED
+from gonogo.finding.divergence import ENGINE_MADE, ENGINE_STEPPED
 from gonogo.virtual.collectives.peers import Peers
 
 

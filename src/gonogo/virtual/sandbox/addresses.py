@@ -18,8 +18,8 @@ from typing import Any
 from gonogo.evidence.prepared import Prepared, is_address_of_rows, read_prepared
 from gonogo.evidence.rehearsal.record import Missed
 from gonogo.finding import Text
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 _MADE = Text(
     "what is at {address} is made (gonogo prepare): its length and form are not the real file's",

@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from types import ModuleType
 from typing import Any
 
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 SENT = "the hub was sent to: in the rehearsal nothing is, and it succeeds"
 _ENDPOINT = "https://huggingface.co"

@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 
 _ASSUMED = Text(
     "the metric {name} is fetched from the hub where there is a network, and what it needs is installed; its scores "

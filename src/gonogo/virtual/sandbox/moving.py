@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.confinement.trees import copy_data
-from gonogo.virtual.hooks.patching import Patches, patch_os
+from gonogo.virtual.patching.patches import Patches, patch_os
 
 _SPARSE_FROM = 1 << 20
 _MAX_MOVED = 4 << 30

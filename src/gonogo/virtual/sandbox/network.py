@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.finding import Text
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 
 REFUSED = Text(
     "the program tried to reach {host} over the network, which a rehearsal does not use",

@@ -11,24 +11,23 @@ import functools
 import importlib
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from gonogo.evidence.prepared import BUILDERS, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import Missed
 from gonogo.finding import Text
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.sandbox import questions
 
 _MODEL = Text(
     "the model {name} is as gonogo prepare made it: the published configuration, a tokenizer of the same size that was "
     "trained on nothing",
     "模型 {name} 由 gonogo prepare 生成：配置与公开的一致，分词器大小相同但未经训练",
-)
-_FOLDER = Text(
-    "the hub has no repository {name}, which is a folder here", "hub 上没有名为 {name} 的仓库，它是这里的文件夹"
 )
 _DATASET = Text(
     "the rows of the data set {name} are made ones (gonogo prepare): their number and length are not the real one's",
@@ -36,6 +35,7 @@ _DATASET = Text(
 )
 
 _WEIGHTS = "model.safetensors"
+_READ_WHOLE_MODELS = frozenset({"transformers", "diffusers", "peft", "sentence_transformers", "adapters", "tokenizers"})
 
 
 def has_rows(folder: str) -> bool:
@@ -56,12 +56,12 @@ def install(
     folder in which the file is to be looked for.
     """
     table = read_prepared(Path(folder)) if folder else None
-    names = _Names(folder, table or Prepared(), assume, missed, weights)
+    names = Names(folder, table or Prepared(), assume, missed, weights)
     patches = Patches()
     for module, follow in (
         ("huggingface_hub.file_download", names.follow_files),
         ("huggingface_hub._snapshot_download", names.follow_snapshots),
-        ("huggingface_hub.hf_api", names.follow_questions),
+        ("huggingface_hub.hf_api", functools.partial(questions.follow, names)),
         ("datasets.load", names.follow_datasets),
         ("modelscope.hub.snapshot_download", names.follow_snapshots),
         ("modelscope.msdatasets.ms_dataset", names.follow_modelscope),
@@ -74,7 +74,7 @@ _OF_PARQUET = frozenset({"on_bad_files", "fragment_scan_options"})
 """How a reader of Parquet goes about it: made rows are JSON, which has no such options."""
 
 
-class _Names:
+class Names:
     """The names that are answered for."""
 
     def __init__(
@@ -108,7 +108,7 @@ class _Names:
         """Note a name that nothing here answers for, if it has the form of one; a folder by the files in it."""
         text, within = str(name), tuple(_texts(files))
         is_name = text.count("/") < 2 and not text.startswith(("/", ".", "~"))
-        if is_name or within:
+        if is_name or (within and kind == "dataset"):
             whole = text if is_name else os.path.abspath(text)
             one = Missed("data" if kind == "dataset" else "model", whole, _text(subset), _text(split), within)
             if one not in self._heard:
@@ -127,10 +127,13 @@ class _Names:
             if folder is None:
                 try:
                     return download(repo_id, filename, *args, **kwargs)
-                except Exception:
-                    self.miss(kind, repo_id)
+                except Exception as error:
+                    single = not _reads_whole_models(sys._getframe(1))
+                    self.miss(kind, repo_id, files=filename if single else None)
+                    if single:
+                        questions.note_asked(error, str(repo_id), str(filename))
                     raise
-            path = self._file(repo_id, folder, kwargs.get("subfolder"), filename)
+            path = self.file(repo_id, folder, kwargs.get("subfolder"), filename)
             if not os.path.exists(path):
                 raise _no_such_entry(f"{filename} is not among what gonogo prepare made for {repo_id}")
             return _copied(path, kwargs.get("local_dir"), os.path.join(kwargs.get("subfolder") or "", filename))
@@ -140,38 +143,19 @@ class _Names:
             folder = self.place(repo_id, kwargs.get("repo_type"))
             if folder is None:
                 return look(repo_id, filename, *args, **kwargs)
-            path = self._file(repo_id, folder, None, filename)
+            path = self.file(repo_id, folder, None, filename)
             return path if os.path.exists(path) else nowhere
 
         patches.set(module, "hf_hub_download", hf_hub_download)
         patches.set(module, "try_to_load_from_cache", try_to_load_from_cache)
 
-    def _file(self, name: Any, folder: str, within: Any, filename: Any) -> str:
+    def file(self, name: Any, folder: str, within: Any, filename: Any) -> str:
         """Where a file of a repository would lie; one of a model's weights is made there first."""
         place = os.path.join(folder, within or "")
         path = os.path.join(place, filename)
         if not os.path.exists(path):
             path = os.path.join(self.weights(str(name), place, str(filename)), filename)
         return path
-
-    def follow_questions(self, patches: Patches, module: ModuleType) -> None:
-        """Whether a repository has a file: libraries ask that of a model's name, a folder's as well."""
-        ask = getattr(module.HfApi, "file_exists", None)
-        if ask is None:
-            return
-
-        @functools.wraps(ask)
-        def file_exists(api: Any, repo_id: Any, filename: Any, **kwargs: Any) -> bool:
-            folder = self.place(repo_id, kwargs.get("repo_type"))
-            if folder is not None:
-                return os.path.exists(self._file(repo_id, folder, None, str(filename)))
-            if os.path.isdir(str(repo_id)):
-                self.assume(_FOLDER.format(name=str(repo_id)))
-                return False
-            return bool(ask(api, repo_id, filename, **kwargs))
-
-        patches.set(module.HfApi, "file_exists", file_exists)
-        patches.set(module, "file_exists", functools.partial(file_exists, module.api))
 
     def follow_snapshots(self, patches: Patches, module: ModuleType) -> None:
         """Whole repositories: the hub's ``snapshot_download``, ModelScope's, and that of data sets."""
@@ -246,6 +230,14 @@ class _Names:
                 raise
 
         patches.set(owner, "load", staticmethod(load))
+
+
+def _reads_whole_models(frame: FrameType | None) -> bool:
+    """Whether a file is asked for by a library that reads whole models, and will ask for their other files as well."""
+    while frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "huggingface_hub":
+        frame = frame.f_back
+    name = str(frame.f_globals.get("__name__", "")) if frame is not None else ""
+    return name.partition(".")[0] in _READ_WHOLE_MODELS
 
 
 def _asked_for(file: str, kwargs: dict[str, Any]) -> bool:

@@ -17,10 +17,9 @@ import sysconfig
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.virtual.hooks.patching import Patches, patch_os
-
-FOR_MODULES = "/././"
-"""At the end of a folder's path: Python's import system lists it, which asks for modules only."""
+from gonogo.virtual.patching.patches import Patches, patch_os
+from gonogo.virtual.sandbox.asked_in_vain import FOR_MODULES as FOR_MODULES
+from gonogo.virtual.sandbox.asked_in_vain import looked_for
 
 # What lies there is reported by what is opened, and by the versions of packages.
 _NOT_REPORTED = (
@@ -59,6 +58,10 @@ def _reporting(look: Any) -> Any:
     def looks(path: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(path, int) and kwargs.get("dir_fd") is None:
             report_probe(path)
+            if type(path) is str:
+                looked_for(path)
+            elif hasattr(path, "__fspath__"):
+                looked_for(os.fsdecode(path))
         return look(path, *args, **kwargs)
 
     return looks

@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any
 
 import gonogo
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.sandbox import hub, moving, network, probe_reporting, trackers
 
 _PACKAGES = ("multiprocessing", "multiprocess")

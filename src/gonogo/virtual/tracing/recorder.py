@@ -9,10 +9,11 @@ from types import CodeType, FrameType
 
 import msgspec
 
+from gonogo.evidence.rehearsal import trace
 from gonogo.evidence.rehearsal.trace import ACTIONS, NONE, TRACKS, DeviceEvents, RankTrace, StackFrame
+from gonogo.virtual.memory.blocks import Block
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.stack import OURS
-from gonogo.virtual.tracing.segments import segments_of
 
 PHASES, MODULES, OPERATORS, COLLECTIVES = range(len(TRACKS))
 _NUMBER_OF = {name: number for number, name in enumerate(ACTIONS)}
@@ -149,3 +150,27 @@ class Recorder:
             ],
         )
         return msgspec.msgpack.encode(trace)
+
+
+def segments_of(allocator: CachingAllocator) -> list[trace.Segment]:
+    """In the order of their addresses; of an expandable one, each range that has memory is one."""
+    found = []
+    for stream, head, expandable in allocator.segments():
+        pieces: list[list[Block]] = [[]]
+        block: Block | None = head
+        while block is not None:
+            if block.mapped:
+                pieces[-1].append(block)
+            elif pieces[-1]:
+                pieces.append([])
+            block = block.next
+        found += [_segment(stream, blocks, expandable) for blocks in pieces if blocks]
+    return sorted(found, key=lambda segment: segment.blocks[0].address)
+
+
+def _segment(stream: int, blocks: list[Block], expandable: bool) -> trace.Segment:
+    described = tuple(
+        trace.SegmentBlock(block.address, block.size, block.requested if block.live else 0, block.live)
+        for block in blocks
+    )
+    return trace.Segment(stream, blocks[0].pool.is_small, expandable, described)

@@ -14,9 +14,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.virtual import private
+from gonogo.virtual.dispatch.placement import MIXED_DEVICES, mismatch
+from gonogo.virtual.dispatch.schema import Operator
 from gonogo.virtual.memory.tracking import MemoryRecord
-from gonogo.virtual.operators.placement import MIXED_DEVICES, mismatch
-from gonogo.virtual.operators.schema import Operator
 from gonogo.virtual.tensor import CPU, META, VirtualTensor, new_virtual, resolve
 from gonogo.virtual.values import contents
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.operators.schema import Operator
+from gonogo.virtual.dispatch.schema import Operator
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, signs
 from gonogo.virtual.values.assumptions import FINITE, Ledger

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values import real
 from gonogo.virtual.weights.generated_weights import MadeWeights
 from gonogo.virtual.weights.places import ADAPTER_CONFIG, ADAPTER_WEIGHTS, as_folder, is_there

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.hooks.after_import import after_import
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.stack import frames_of_call
 from gonogo.virtual.weights.random_weights import DrawnWeights
 from gonogo.virtual.weights.safetensors_files import SafeOpen

@@ -12,8 +12,8 @@ from typing import Any
 from gonogo.evidence.rehearsal.record import FIRST_RANK_READS
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.weights import skeleton
 from gonogo.virtual.weights.generated_weights import MadeWeights
 from gonogo.virtual.weights.places import (

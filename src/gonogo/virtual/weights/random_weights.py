@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gonogo.evidence.rehearsal.record import LoadedWeights
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.stack import frames_of_call
 from gonogo.virtual.weights.safetensors_files import names_in
 

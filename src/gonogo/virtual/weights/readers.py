@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from gonogo.virtual.hooks.patching import Patches
-from gonogo.virtual.weights import adapters, device_index, diffusers_models, pretrained, safetensors_files, torch_files
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.weights import adapters, device_index, pretrained, safetensors_files, torch_files
 from gonogo.virtual.weights.generated_weights import MadeWeights
+
+_OF_CONFIG = ("subfolder", "revision", "cache_dir", "local_files_only", "token", "use_auth_token")
 
 
 def install(made: MadeWeights) -> Patches:
@@ -16,5 +26,38 @@ def install(made: MadeWeights) -> Patches:
     torch_files.install(patches, opened.add)
     pretrained.install(patches, made, opened)
     adapters.install(patches, made)
-    diffusers_models.install(patches, made.tell)
+    _follow_diffusers(patches, made.tell)
     return patches
+
+
+def _follow_diffusers(patches: Patches, tell: Callable[[str], None]) -> None:
+    """Models of diffusers whose configuration is there and whose weights aren't are made of the configuration.
+
+    Their ``from_pretrained`` looks for one file of weights, and stops where there is none.
+    """
+    for module in ("diffusers.models.modeling_utils", "diffusers.modeling_utils"):
+        patches.on_undo(after_import(module, functools.partial(_follow, patches, tell)))
+
+
+def _follow(patches: Patches, tell: Callable[[str], None], module: ModuleType) -> None:
+    owner: Any = getattr(module, "ModelMixin", None)
+    if owner is None or "from_pretrained" not in vars(owner):
+        return
+    original = vars(owner)["from_pretrained"].__func__
+
+    @functools.wraps(original)
+    def from_pretrained(cls: Any, path: Any, **kwargs: Any) -> Any:
+        try:
+            return original(cls, path, **kwargs)
+        except OSError as error:
+            if "no file named" not in str(error):
+                raise
+        config = cls.load_config(path, **{name: kwargs[name] for name in _OF_CONFIG if name in kwargs})
+        model = cls.from_config(config)
+        if isinstance(kwargs.get("torch_dtype"), torch.dtype):
+            model = model.to(kwargs["torch_dtype"])
+        tell(f"the weights of {path} are not here: the model is made of its configuration")
+        return model.eval()
+
+    followed: Any = from_pretrained
+    patches.set(owner, "from_pretrained", classmethod(followed))

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.hooks.after_import import after_import
-from gonogo.virtual.hooks.patching import Patches
 from gonogo.virtual.memory.tracking import Cell
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents

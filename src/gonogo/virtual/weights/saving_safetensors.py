@@ -17,7 +17,7 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.weights.safetensors_files import DTYPE_NAMES, UNREAD

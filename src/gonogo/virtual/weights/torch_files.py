@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.hooks.patching import Patches
+from gonogo.virtual.generators import check_rng_state
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights import private_serialization
 from gonogo.virtual.weights.stored import VALUES_LIMIT, with_values, without_values
@@ -211,6 +212,7 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
 
     def set_rng_state(new_state: torch.Tensor) -> None:
         """As ``torch.set_rng_state``, for a state that comes from a checkpoint."""
+        check_rng_state(new_state)
         if isinstance(new_state, VirtualTensor):
             new_state = VirtualTensor.virtual_mode.values_or_assumed(new_state)
         set_state(new_state)

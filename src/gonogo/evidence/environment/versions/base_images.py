@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.versions.listing import PackageListing, exact
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import Place
 
 _NAMED = {
     "torch": "torch",

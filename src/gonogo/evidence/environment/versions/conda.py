@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.environment.versions.listing import PackageListing, exact, valid
 from gonogo.evidence.environment.versions.requirements import WHERE_FROM, read_index, read_requirement
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import Place, SourceFile
 
 _NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "pytorch-lightning": "pytorch-lightning"}
 """Packages that conda names otherwise than PyPI does."""

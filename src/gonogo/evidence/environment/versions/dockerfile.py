@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from itertools import islice
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.versions.base_images import add_base_image
 from gonogo.evidence.environment.versions.conda import add_conda_dependency
 from gonogo.evidence.environment.versions.listing import PackageListing, bytes_as_text, decoded, path_inside
 from gonogo.evidence.environment.versions.requirements import read_index, read_requirement, read_requirements
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 
 _INSTALL = (

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.versions.environment_json import read_saved
@@ -20,6 +19,7 @@ from gonogo.evidence.environment.versions.listing import (
     valid,
 )
 from gonogo.evidence.environment.versions.pyproject import address_in
+from gonogo.evidence.source_file import Place
 from gonogo.finding import Text
 
 _NOT_JSON = Text("{where}: not valid JSON: {why}", "{where}：不是有效的 JSON：{why}")

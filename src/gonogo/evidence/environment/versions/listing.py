@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
 from gonogo.evidence.environment.compatibility import cuda_of_torch_on_pypi
 from gonogo.evidence.environment.environment import Environment, Gpu, Package, Unread
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.version_range import parse_version, versions_in
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
 NAME = r"[A-Za-z0-9](?:[\w.-]{0,100}[A-Za-z0-9])?"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.versions.listing import (
     NAME,
     PackageListing,
@@ -17,6 +16,7 @@ from gonogo.evidence.environment.versions.listing import (
     exact,
     repository_address,
 )
+from gonogo.evidence.source_file import Place
 
 
 def read_lock(listing: PackageListing) -> None:

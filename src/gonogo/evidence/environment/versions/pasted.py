@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.environment.environment import Gpu
 from gonogo.evidence.environment.versions.conda import read_conda_list
 from gonogo.evidence.environment.versions.listing import NAME, PackageListing, bytes_as_text, decoded, exact
 from gonogo.evidence.field import Field
 from gonogo.evidence.patterns import compiled_when_used
+from gonogo.evidence.source_file import Place
 
 MARKS = (
     b"PyTorch version:",

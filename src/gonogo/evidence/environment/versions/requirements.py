@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.environment.environment import Package
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.versions.listing import (
@@ -19,6 +18,7 @@ from gonogo.evidence.environment.versions.listing import (
     valid,
 )
 from gonogo.evidence.field import Field
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 

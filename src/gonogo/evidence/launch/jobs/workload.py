@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.launch.jobs.yaml_node import Word
+from gonogo.evidence.source_file import Place
 
 _SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash")
 _SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}

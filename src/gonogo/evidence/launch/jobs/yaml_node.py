@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place, SourceFile
+from gonogo.evidence.source_file import Place, SourceFile
 
 
 class Word(msgspec.Struct, frozen=True):

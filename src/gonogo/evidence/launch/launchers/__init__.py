@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from gonogo.evidence.launch.command_words import is_python, python_command
 from gonogo.evidence.launch.launchers.accelerate import ACCELERATE
 from gonogo.evidence.launch.launchers.axolotl import AXOLOTL
 from gonogo.evidence.launch.launchers.deepspeed import DEEPSPEED
@@ -17,7 +18,6 @@ from gonogo.evidence.launch.launchers.llamafactory import LLAMAFACTORY
 from gonogo.evidence.launch.launchers.swift import MEGATRON_SWIFT, SWIFT
 from gonogo.evidence.launch.launchers.torchrun import TORCH_DISTRIBUTED_LAUNCH, TORCHRUN
 from gonogo.evidence.launch.launchers.trl import TRL
-from gonogo.evidence.launch.words import is_python, python_command
 
 _ALL = (
     *(ACCELERATE, AXOLOTL, DEEPSPEED, LLAMAFACTORY, MEGATRON_SWIFT, SWIFT),

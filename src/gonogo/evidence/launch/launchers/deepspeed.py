@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field, whole_number
 from gonogo.evidence.launch.command_line import OptionTable, names
 from gonogo.evidence.launch.launchers.counts import (
@@ -21,6 +20,7 @@ from gonogo.evidence.launch.launchers.counts import (
 )
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE, filtered, hosts_of, included
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.document.source_file import Place
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import CommandOptions, names
+from gonogo.evidence.launch.command_words import ProgramKind, PythonCommand, is_python, python_command, without_prefix
 from gonogo.evidence.launch.launchers import LauncherDescription, launcher_called, runners
 from gonogo.evidence.launch.launchers.slurm import SRUN
 from gonogo.evidence.launch.option_parsing import parse_known, parse_options
-from gonogo.evidence.launch.words import ProgramKind, PythonCommand, is_python, python_command, without_prefix
 from gonogo.evidence.shell.text import ShellWord
+from gonogo.evidence.source_file import Place
 
 _NO_PROGRAM = names(
     """
@@ -50,6 +50,8 @@ class LauncherCall(msgspec.Struct, frozen=True):
     code: ShellWord | None = None
     """What ``bash -c`` is given."""
     script_arguments: tuple[ShellWord, ...] = ()
+    console_script: str = ""
+    """``$(which NAME)``, ``NAME``: the program is the one of that name, which a package of the project may bring."""
     from_input: bool = False
     """``python -``: the program stands in a heredoc."""
 
@@ -233,7 +235,12 @@ def _call_of_program(
         program = Field.of(target if target is not None else word.value, word.place, word.reason)
     end = word.place
     options = parse_options(words[1:], None if len(words) > 1 else Place(end.source, end.end, end.end))
-    return LauncherCall(launcher, own, options, program, kind)
+    return LauncherCall(launcher, own, options, program, kind, console_script=word.program)
+
+
+def call_of_module(words: Sequence[ShellWord], module: str) -> LauncherCall:
+    """A command whose first word is a console script: it runs a module."""
+    return _call_of_program("python", CommandOptions(), "module", words, module)
 
 
 def _call_of_framework(launcher: LauncherDescription, words: list[ShellWord]) -> LauncherCall | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gonogo.evidence.document.source_file import SourceFile
 from gonogo.evidence.field import Field, whole_number
 from gonogo.evidence.launch.command_line import CommandOptions, OptionTable, names
 from gonogo.evidence.launch.launchers.counts import LaunchSize, count, world
 from gonogo.evidence.launch.option_parsing import parse_known
 from gonogo.evidence.shell.text import Piece, ShellWord
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 
 _MAX_WORDS = 200

@@ -15,9 +15,9 @@ from unittest.mock import patch
 import msgspec
 
 from gonogo.evidence.launch.launchers.accelerate import ACCELERATE
-from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started
+from gonogo.rehearse.launch.launchers.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launchers.deepspeed import DeepSpeed
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices

@@ -12,10 +12,10 @@ from typing import Any
 from unittest.mock import patch
 
 from gonogo.evidence.launch.launchers.axolotl import AXOLOTL
-from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
 from gonogo.rehearse.launch.launchers.accelerate import started_through_accelerate
+from gonogo.rehearse.launch.launchers.captured_processes import Spawn, started
 
 _TRAINING = "axolotl.cli.train"
 """The module that each process runs, and ``--launcher python`` calls in its own process."""

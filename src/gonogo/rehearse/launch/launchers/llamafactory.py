@@ -15,9 +15,9 @@ from typing import Any
 from unittest.mock import patch
 
 from gonogo.evidence.launch.launchers.llamafactory import LLAMAFACTORY
-from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
+from gonogo.rehearse.launch.launchers.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 

@@ -10,9 +10,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from gonogo.evidence.launch.launchers.swift import SWIFT
-from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, folders_of
+from gonogo.rehearse.launch.launchers.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launchers.torchrun import processes_of
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gonogo.evidence.launch.launchers.torchrun import TORCH_DISTRIBUTED_LAUNCH, TORCHRUN
-from gonogo.rehearse.launch.captured_processes import Spawn, started
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started
+from gonogo.rehearse.launch.launchers.captured_processes import Spawn, started
 from gonogo.rehearse.launch.torch_devices import with_virtual_devices
 
 

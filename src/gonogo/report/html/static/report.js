@@ -1,7 +1,7 @@
 "use strict";
 // Everything that is shown here was escaped when the page was made, or is set as text: nothing is parsed as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
-const COLOURS = { parameters: "#4269d0", gradients: "#6cc5b0", optimizer: "#a463f2", activations: "#3ca951", communication: "#efb118", temporary: "#ff725c", rollout: "#9c6b4e" };
+const COLOURS = { parameters: "#4269d0", gradients: "#6cc5b0", optimizer: "#a463f2", activations: "#3ca951", communication: "#efb118", temporary: "#ff725c", workspace: "#97bbf5", rollout: "#9c6b4e" };
 const GIB = 2 ** 30;
 const IN_STEPS = new Set(["forward", "backward", "step"]);
 let language = document.documentElement.lang;

@@ -1,0 +1,163 @@
+"""Memory that others have measured on real GPUs and published, held against a rehearsal of the same recipe.
+
+    python benchmarks/published/run.py [--mirrors DIR] [--again] [NAME …]
+    python benchmarks/published/run.py --write    # docs/accuracy.md and its picture, of the results that are kept
+
+A row in ``rows/`` is a recipe: the project and commit, the command, the versions of its day, the GPUs; and its
+figure: GiB, what was read (``allocated`` or ``reserved``), where it is published, and how complete the recipe is (A:
+program, settings and data are all there, and the figure is exact; A-: all but the data or the way of reading; B+: the
+lengths of the data are unknown; B: gaps). Nothing is tuned for a row: the command is run as it stands, and what had to
+be replaced (data that can't be had) is said in the row's file. Rows that can't be rehearsed stay, with the reason.
+
+DIR holds bare clones, as for ``projects.py``. NAME is part of a row's name or its file's. Rows that have a result with
+the same command are left out unless ``--again`` is given. Each result is kept in ``results.jsonl`` at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import tables  # noqa: E402  beside this file
+from projects import checked_out, tomllib  # noqa: E402
+
+RESULTS = HERE / "results.jsonl"
+PROGRAMS = HERE / "programs"
+_TIMEOUT = 1800
+_GIB = 1 << 30
+_TOLD = ("completed", "out-of-memory")
+"""Outcomes of a rank whose peak is known."""
+
+
+def rows() -> list[dict[str, Any]]:
+    """All rows, each with what its file says of all of them."""
+    found = []
+    for path in sorted((HERE / "rows").glob("*.toml")):
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        own = table.pop("row")
+        found += [{**table, **row, "file": path.stem} for row in own]
+    return found
+
+
+def results() -> dict[str, dict[str, Any]]:
+    """The last result of each row, by the row's name."""
+    if not RESULTS.exists():
+        return {}
+    lines = RESULTS.read_text(encoding="utf-8").splitlines()
+    return {result["row"]: result for result in map(json.loads, lines)}
+
+
+def keep(result: dict[str, Any]) -> None:
+    """Put a result in its row's place."""
+    kept = {**results(), result["row"]: result}
+    RESULTS.write_text("".join(f"{json.dumps(kept[name])}\n" for name in sorted(kept)), encoding="utf-8")
+
+
+def title(row: dict[str, Any]) -> str:
+    """A row's name in tables and results."""
+    return f"{row['framework']}: {row['name']}"
+
+
+def command_of(row: dict[str, Any], programs: str = "benchmarks/published/programs") -> str:
+    """What starts it."""
+    return str(row["command"]).format(programs=programs, case=row.get("case", ""))
+
+
+def packages(names: list[str], into: Path) -> str:
+    """Install packages of the recipe that gonogo's environment lacks, without what they need; returns the folder."""
+    folder = into / "-".join(names)
+    if not folder.is_dir():
+        words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), *names]
+        subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+    return str(folder)
+
+
+def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
+    """Rehearse one; what the fullest of its ranks takes, or why that isn't known."""
+    words = ["--gpus", row["gpus"], "--ranks", row.get("ranks", "0"), "--format", "json", "--no-cache"]
+    for package in row.get("with", []):
+        words += ["--with", package]
+    if "as_of" in row:
+        words += ["--as-of", row["as_of"]]
+    environment = {**os.environ, "NO_COLOR": "1"}
+    if row.get("python"):
+        path = [packages(row["python"], cache), os.environ.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(path).rstrip(os.pathsep)
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "gonogo", "rehearse", *words, "--", *shlex.split(command_of(row, str(PROGRAMS)))],
+        cwd=folder / row.get("folder", "."), env=environment, capture_output=True, text=True, timeout=_TIMEOUT,
+        check=False,
+    )  # fmt: skip
+    seconds = round(time.monotonic() - start)
+    try:
+        report = json.loads(done.stdout)
+    except ValueError:
+        return {"verdict": "no report", "told": done.stderr.strip()[-300:], "seconds": seconds}
+    found = {"verdict": report["verdict"], "seconds": seconds}
+    ranks = (report.get("rehearsal") or {}).get("ranks", [])
+    devices = [device for rank in ranks if rank["outcome"] in _TOLD for device in rank["devices"]]
+    if not devices:
+        told = [one["title"] for one in report["findings"]] or report["skipped"]
+        return {**found, "told": str(told)[:300]}
+    fullest = max(devices, key=lambda device: device["peak_allocated_bytes"])
+    return {
+        **found,
+        "allocated": round(fullest["peak_allocated_bytes"] / _GIB, 4),
+        "reserved": round(fullest["peak_reserved_bytes"] / _GIB, 4),
+        "by_category": {name: round(count / _GIB, 4) for name, count in fullest["by_category"].items() if count},
+    }
+
+
+def run(row: dict[str, Any], mirrors: Path | None, cache: Path) -> dict[str, Any]:
+    """A row's result: the project checked out at its commit (once a project), the command rehearsed in it."""
+    folder = cache / f"{row['project'].replace('/', '+')}@{row['commit'][:12]}"
+    if not folder.is_dir():
+        refused = checked_out(row, mirrors, folder)
+        if refused is not None:
+            return {"verdict": "skipped", "told": refused}
+        for name in row.get("remove", []):
+            (folder / name).unlink(missing_ok=True)
+    return rehearsed(row, folder, cache)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--mirrors", type=Path)
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--cache", type=Path, help="where checkouts and packages are kept for the next time")
+    asked = parser.parse_args()
+    if asked.write:
+        tables.write(rows(), results())
+        return 0
+    with tempfile.TemporaryDirectory() as temporary:
+        cache = (asked.cache or Path(temporary)).resolve()
+        cache.mkdir(parents=True, exist_ok=True)
+        known = results()
+        for row in rows():
+            name = title(row)
+            if asked.names and not any(part in name or part == row["file"] for part in asked.names):
+                continue
+            if "not_rehearsed" in row or (not asked.again and known.get(name, {}).get("command") == command_of(row)):
+                continue
+            result = {"row": name, "command": command_of(row), **run(row, asked.mirrors, cache)}
+            keep(result)
+            print(tables.line(row, result), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""docs/accuracy.md in both languages, and its picture, made of the rows and their results."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterable
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PICTURE = DOCS / "pictures" / "accuracy.svg"
+PAGES = {"en": DOCS / "accuracy.md", "zh": DOCS / "accuracy.zh-CN.md"}
+MARKS = ("<!-- benchmarks/published/run.py --write: {part} -->", "<!-- end of {part} -->")
+_NEAR = (3, 8)
+"""Percent: how many rows are as near as that is stated."""
+_COLOURS = ("#4269d0", "#ff725c", "#3ca951", "#efb118", "#a463f2", "#9c6b4e", "#6cc5b0")
+_SIZE, _MARGIN = 460, 56
+
+_WORDS = {
+    "en": {
+        "of": "of", "rows": "rows", "median": "median \\|error\\|", "worst": "worst", "near": "within {0} % / {1} %",
+        "framework": "framework", "strategy": "strategy", "completeness": "completeness", "all": "all",
+        "row": "row", "published": "published", "predicted": "predicted", "error": "error", "read": "read",
+        "verdict": "verdict", "source": "source", "why": "why not", "where": "published by",
+        "none": "not rehearsed yet", "link": "source", "count": "rows",
+    },
+    "zh": {
+        "of": "按", "rows": "行数", "median": "误差绝对值的中位数", "worst": "最大误差", "near": "{0} % / {1} % 以内",
+        "framework": "框架", "strategy": "策略", "completeness": "完整程度", "all": "全部",
+        "row": "配方", "published": "公布值", "predicted": "预测值", "error": "误差", "read": "读取方式",
+        "verdict": "结论", "source": "来源", "why": "原因", "where": "公布者",
+        "none": "尚未排练", "link": "来源", "count": "行数",
+    },
+}  # fmt: skip
+
+
+class Compared(NamedTuple):
+    """A row whose figure was predicted."""
+
+    row: dict[str, Any]
+    result: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.row['framework']}: {self.row['name']}"
+
+    @property
+    def predicted(self) -> float:
+        return float(self.result[self.row["means"]])
+
+    @property
+    def error(self) -> float:
+        """Percent; above zero where gonogo says more."""
+        return 100 * (self.predicted / float(self.row["published"]) - 1)
+
+
+def line(row: dict[str, Any], result: dict[str, Any]) -> str:
+    """What the runner prints of one row."""
+    if row["means"] not in result:
+        return f"{result['row']}: {result['verdict']}: {result.get('told', '')}"
+    one = Compared(row, result)
+    figures = f"published {row['published']:.2f} GiB, predicted {one.predicted:.2f} ({one.error:+.1f} %)"
+    return f"{one.name}: {figures}, {result['verdict']}, {result['seconds']} s"
+
+
+def compared(rows: Iterable[dict[str, Any]], results: dict[str, dict[str, Any]]) -> list[Compared]:
+    """The rows that have a predicted figure, in their order."""
+    pairs = [(row, results.get(f"{row['framework']}: {row['name']}", {})) for row in rows]
+    return [Compared(row, result) for row, result in pairs if row.get("means") in result]
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]], numeric: Iterable[int] = ()) -> str:
+    heads, right = list(head), set(numeric)
+    rule = ["---:" if index in right else "---" for index in range(len(heads))]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, rule, *map(list, rows)))
+
+
+def summary(found: list[Compared], language: str) -> str:
+    """Median and worst error: of all, by framework, by strategy, by completeness."""
+    words = _WORDS[language]
+    head = ("", words["rows"], words["median"], words["near"].format(*_NEAR), words["worst"])
+    groups: list[tuple[str, list[Compared]]] = [(f"**{words['all']}**", found)]
+    by: tuple[tuple[str, Callable[[Compared], str]], ...] = (
+        ("framework", lambda one: one.row["framework"]),
+        ("strategy", lambda one: f"{one.row['framework']}, {one.row['strategy']}"),
+        ("completeness", lambda one: one.row["completeness"]),
+    )
+    for what, key in by:
+        named = sorted({key(one) for one in found})
+        groups += [(f"{words[what]}: {name}", [one for one in found if key(one) == name]) for name in named]
+    rows = []
+    for name, ones in groups:
+        if not ones:
+            continue
+        errors = [abs(one.error) for one in ones]
+        worst = max(ones, key=lambda one: abs(one.error))
+        shares = " / ".join(f"{100 * sum(error <= most for error in errors) / len(errors):.0f} %" for most in _NEAR)
+        told = f"{worst.error:+.1f} % ({worst.row['name']})"
+        rows.append((name, str(len(ones)), f"{statistics.median(errors):.1f} %", shares, told))
+    return _table(head, rows, (1, 2, 3))
+
+
+def every_row(found: list[Compared], language: str) -> str:
+    """Each row: published, predicted, error, what was read, where it is published."""
+    words = _WORDS[language]
+    head = [words[name] for name in ("row", "completeness", "published", "predicted", "error", "read", "source")]
+    rows = [
+        (
+            f"{one.name} ({one.row['gpus']})",
+            one.row["completeness"],
+            f"{one.row['published']:.2f}",
+            f"{one.predicted:.2f}",
+            f"{one.error:+.1f} %",
+            one.row["said"],
+            f"[{one.row['date']}]({one.row['source']})",
+        )
+        for one in found
+    ]
+    return _table(head, rows, (2, 3, 4))
+
+
+def not_rehearsed(rows: list[dict[str, Any]], results: dict[str, dict[str, Any]], language: str) -> str:
+    """Rows without a predicted figure: what stands in the way, and how many it is."""
+    words = _WORDS[language]
+    there = {one.name for one in compared(rows, results)}
+    said = []
+    for row in rows:
+        name = f"{row['framework']}: {row['name']}"
+        if name in there:
+            continue
+        why = row.get("not_rehearsed", {}).get(language)
+        if why is None:
+            result = results.get(name)
+            why = words["none"] if result is None else f"{result['verdict']}: {result.get('told', '')}"
+        said.append((name, str(row.get("count", 1)), why.replace("|", "\\|"), f"[{row['date']}]({row['source']})"))
+    return _table((words["row"], words["count"], words["why"], words["source"]), said, (1,))
+
+
+def picture(found: list[Compared]) -> str:
+    """Predicted against published, both logarithmic; the grey band is 8 % to either side."""
+    figures = [figure for one in found for figure in (one.predicted, float(one.row["published"]))]
+    low, high = math.log(min(figures) / 1.3), math.log(max(figures) * 1.3)
+
+    def at(gib: float) -> float:
+        return (math.log(gib) - low) / (high - low) * _SIZE
+
+    def x(gib: float) -> float:
+        return _MARGIN + at(gib)
+
+    def y(gib: float) -> float:
+        return _MARGIN / 2 + _SIZE - at(gib)
+
+    frameworks = sorted({one.row["framework"] for one in found})
+    colours = dict(zip(frameworks, _COLOURS, strict=False))
+    least, most, band = math.exp(low), math.exp(high), 1 + _NEAR[1] / 100
+    width, height = _SIZE + 2 * _MARGIN, _SIZE + 2 * _MARGIN
+    corners = ((least, least * band), (most / band, most), (most, most), (most, most / band), (least * band, least))
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
+        'font-size="12">',
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+        '<polygon fill="#eef1f4" points="'
+        + " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in ((least, least), *corners))
+        + '"/>',
+        f'<path d="M{x(least):.1f} {y(least):.1f}L{x(most):.1f} {y(most):.1f}" stroke="#57606a"/>',
+    ]
+    for tick in (0.5, 1, 2, 4, 8, 16, 32, 64, 128):
+        if least <= tick <= most:
+            drawn += [
+                f'<text x="{x(tick):.1f}" y="{y(least) + 18:.1f}" text-anchor="middle">{tick}</text>',
+                f'<text x="{_MARGIN - 8}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick}</text>',
+                f'<path d="M{x(tick):.1f} {y(least):.1f}v4M{_MARGIN} {y(tick):.1f}h-4" stroke="#57606a"/>',
+            ]
+    for one in found:
+        title = f"{one.name}: published {one.row['published']:.2f}, predicted {one.predicted:.2f} GiB"
+        drawn.append(
+            f'<circle cx="{x(float(one.row["published"])):.1f}" cy="{y(one.predicted):.1f}" r="4" fill-opacity="0.7" '
+            f'fill="{colours.get(one.row["framework"], "#57606a")}"><title>{escape(title)}</title></circle>'
+        )
+    for index, name in enumerate(frameworks):
+        drawn += [
+            f'<circle cx="{_MARGIN + 12}" cy="{_MARGIN / 2 + 12 + 18 * index}" r="4" fill="{colours.get(name)}"/>',
+            f'<text x="{_MARGIN + 22}" y="{_MARGIN / 2 + 16 + 18 * index}">{escape(name)}</text>',
+        ]
+    drawn += [
+        f'<text x="{_MARGIN + _SIZE / 2}" y="{height - 12}" text-anchor="middle">published, GiB</text>',
+        f'<text transform="translate(16 {_MARGIN / 2 + _SIZE / 2}) rotate(-90)" text-anchor="middle">'
+        "predicted, GiB</text>",
+        "</svg>",
+    ]
+    return "\n".join(drawn) + "\n"
+
+
+def write(rows: list[dict[str, Any]], results: dict[str, dict[str, Any]]) -> None:
+    """Put tables and picture in their places."""
+    found = compared(rows, results)
+    PICTURE.write_text(picture(found), encoding="utf-8")
+    for language, path in PAGES.items():
+        text = path.read_text(encoding="utf-8")
+        parts = {
+            "summary": summary(found, language),
+            "rows": every_row(found, language),
+            "not rehearsed": not_rehearsed(rows, results, language),
+        }
+        for part, table in parts.items():
+            begin, end = (mark.format(part=part) for mark in MARKS)
+            before, _, rest = text.partition(begin)
+            text = f"{before}{begin}\n\n{table}\n\n{end}{rest.partition(end)[2]}"
+        path.write_text(text, encoding="utf-8")

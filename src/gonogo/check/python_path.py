@@ -1,0 +1,110 @@
+"""Where the Python of a launch finds the project's modules, and which of them it doesn't find."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from gonogo.evidence.environment.own_package import own_package
+from gonogo.evidence.launch.launch import Launch
+from gonogo.evidence.paths import folders_upward, is_file
+from gonogo.evidence.run import OffPath
+from gonogo.evidence.script.module_search import PythonPath
+from gonogo.evidence.script.project import Project
+from gonogo.evidence.script.script import Script
+
+_ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
+
+
+def python_path_of(launch: Launch, program: Path | None) -> PythonPath:
+    """``sys.path`` of a launch, as far as it is the project's: Python's own rules, and what the launcher adds."""
+    cwd = os.path.realpath(launch.cwd)
+    first = cwd if launch.program_kind != "script" or program is None else os.path.dirname(os.path.realpath(program))
+    entries = [os.path.realpath(os.path.join(cwd, os.path.expanduser(each))) for each in launch.python_path]
+    if launch.launcher == "deepspeed" and launch.nodes.number not in (None, 1):
+        entries.append(cwd)  # its runner hands the folder to the other nodes
+    owned = (own_package(folder) for folder in _upward(launch, program))
+    installed = tuple(dict.fromkeys(os.path.realpath(each.source) for each in owned if each is not None))
+    return PythonPath(tuple(dict.fromkeys((first, *entries))), installed, cwd, launch.python_path_complete)
+
+
+def project_root(launch: Launch, program: Path) -> Path:
+    """The folder whose files are the project's own."""
+    for folder in folders_upward(program.parent):
+        if any((folder / name).exists() for name in _ROOTS):
+            return folder
+    shared = os.path.commonpath([os.path.realpath(launch.cwd), os.path.realpath(program.parent)])
+    return Path(shared) if shared not in ("/", os.path.expanduser("~")) else program.parent
+
+
+def _upward(launch: Launch, program: Path | None) -> Iterator[Path]:
+    starts = [launch.cwd, *([program.parent] if program is not None else [])]
+    yield from dict.fromkeys(folder for start in starts for folder in folders_upward(Path(os.path.abspath(start))))
+
+
+def module_file(launch: Launch, name: str) -> Path | None:
+    """The file that ``-m NAME`` runs."""
+    path = python_path_of(launch, None)
+    parts = name.split(".")
+    for folder in (*path.folders, *path.installed, *(() if path.installed else (os.path.join(path.cwd, "src"),))):
+        base = Path(folder, *parts)
+        for file in (base.with_name(f"{base.name}.py"), base / "__main__.py"):
+            if is_file(file):
+                return file
+    return None
+
+
+def is_installed(top: str) -> bool:
+    """Whether the Python that gonogo runs in has a module or package of that name, not from a folder it stands in."""
+    folders = [folder for folder in sys.path if os.path.basename(folder) in ("site-packages", "dist-packages")]
+    return top in sys.stdlib_module_names or PathFinder.find_spec(top, folders) is not None
+
+
+def off_path(launch: Launch, project: Project, scripts: Sequence[Script]) -> tuple[OffPath, ...]:
+    """The imports of modules that lie in the project, where the launch's Python doesn't look."""
+    path = project.search.path
+    if path is None:
+        return ()
+    found: dict[str, OffPath] = {}
+    places = list(dict.fromkeys((path.cwd, project.root)))
+    for script in scripts:
+        if script.tree is None:
+            continue
+        for node, name in _imported(script):
+            top = name.partition(".")[0]
+            if top in found or project.search.knows(top, "") or is_installed(top):
+                continue
+            folder = next((place for place in places if _holds(place, top)), None)
+            if folder is not None:
+                settled = (
+                    "PYTHONPATH" not in os.environ
+                    and path.complete
+                    and not path.installed
+                    and not project.search.unread
+                )
+                own = script is scripts[0] and isinstance(script.index.parents.get(node), ast.Module)
+                found[top] = OffPath(top, folder, script, node, surely=settled and own)
+    return tuple(found.values())
+
+
+def _imported(script: Script) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:
+    statements = (*script.index.by_type.get(ast.Import, ()), *script.index.by_type.get(ast.ImportFrom, ()))
+    for node in sorted(statements, key=lambda each: each.lineno):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif node.module and not node.level:
+            yield node, node.module
+
+
+def _holds(folder: str, top: str) -> bool:
+    base = os.path.join(folder, top)
+    if os.path.isfile(f"{base}.py") or os.path.isfile(os.path.join(base, "__init__.py")):
+        return True
+    try:
+        return os.path.isdir(base) and any(name.endswith(".py") for name in os.listdir(base))
+    except OSError:
+        return False

@@ -1,0 +1,86 @@
+"""What a project's own set-up tells: ``setup.py`` and ``setup.cfg``, read and never run, and scripts that install."""
+
+from __future__ import annotations
+
+import configparser
+import re
+
+import msgspec
+
+from gonogo.evidence.environment.own_package import setup_requirements
+from gonogo.evidence.environment.versions.dockerfile import read_installs
+from gonogo.evidence.environment.versions.listing import PackageListing, bytes_as_text, path_inside
+from gonogo.evidence.environment.versions.requirements import read_requirement, read_requirements
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding.errors import UserError
+
+_BRANCHES = re.compile(r"(?m)^[ \t]*(?:if|case|for|while|until)\b")
+"""In a script with one of these, it is not settled which of its lines run."""
+
+
+def read_setup_py(listing: PackageListing) -> None:
+    """``install_requires``, and the files of requirements that it is read from."""
+    found = setup_requirements(listing.source.text)
+    if found is None:
+        return
+    text = bytes_as_text(listing.source)
+    position = 0
+    for requirement in found.requires:
+        written = requirement.encode().decode("latin-1")
+        at = _written(text, written, position)
+        at = _written(text, written, 0) if at < 0 else at
+        position = max(position, at)
+        if at >= 0:
+            read_requirement(listing, listing.source, written, at)
+        else:  # put together of several texts
+            read_requirement(listing, SourceFile.of_text(listing.source.path, requirement), written, 0)
+    for name in found.files:
+        _include(listing, name)
+
+
+def _written(text: str, written: str, start: int) -> int:
+    places = [text.find(f"{quote}{written}{quote}", start) for quote in "\"'"]
+    return min((at + 1 for at in places if at >= 0), default=-1)
+
+
+def _include(listing: PackageListing, name: str) -> None:
+    path = path_inside(listing.source, listing.source, name)
+    if path is None:
+        return
+    try:
+        included = PackageListing(SourceFile.read(path))
+    except UserError:
+        return
+    read_requirements(included)
+    for package in included.packages.values():
+        listing.packages.setdefault(package.name, package)
+
+
+def read_setup_cfg(listing: PackageListing) -> None:
+    """``[options] install_requires``."""
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(listing.source.text)
+        lines = parser.get("options", "install_requires", fallback="").splitlines()
+    except configparser.Error:
+        return
+    text = bytes_as_text(listing.source)
+    for line in (each.strip() for each in lines):
+        if line.startswith("file:"):
+            for name in line.removeprefix("file:").split(","):
+                _include(listing, name.strip())
+        elif line and not line.startswith("#"):
+            written = line.encode().decode("latin-1")
+            read_requirement(listing, listing.source, written, max(text.find(written), 0))
+
+
+def read_setup_script(listing: PackageListing) -> None:
+    """``pip install`` and ``conda install`` of a shell script that sets a project up."""
+    text = bytes_as_text(listing.source)
+    text = re.sub(r"(?m)^[ \t]*#.*$", lambda match: " " * len(match[0]), text)
+    text = re.sub(r"\\[ \t]*\r?\n", lambda match: " " * len(match[0]), text)
+    read_installs(listing, text, 0, {})
+    if _BRANCHES.search(text):
+        listing.packages = {
+            name: msgspec.structs.replace(package, specifier="") for name, package in listing.packages.items()
+        }

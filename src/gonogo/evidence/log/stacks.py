@@ -1,0 +1,77 @@
+"""Stacks that ``py-spy dump`` printed of ranks that stood: where the main thread of each was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from gonogo.evidence.library import is_library
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.finding.frame import Frame
+
+_PROCESS = compiled_when_used(r"^Process (\d+): (.*)")
+_THREAD = compiled_when_used(r'^Thread (?:0x)?[\da-fA-F]+ \([^)]*\)(?:: "([^"]*)")?')
+_FRAME = compiled_when_used(r"^ {4}(.{1,200}) \(([^()]{1,500}):(\d{1,9})\)$")
+_RANK = compiled_when_used(r"--(?:local[_-])?rank[= ](\d{1,5})")
+_WAITS = re.compile(
+    r"distributed_c10d\.py|deepspeed/comm/|_functional_collectives\.py|c10d_logger\.py|torch/distributed/.*wait"
+    r"|^(?:cuda)?(?:Stream|Event)Synchronize"
+)
+_TORCH = re.compile(r"(?:^|/)torch/")
+
+
+class Stack(msgspec.Struct, frozen=True):
+    """A process's main thread. ``at`` is the line of its innermost frame; frames are outermost first."""
+
+    rank: int
+    at: LogLine
+    frames: tuple[Frame, ...]
+
+    @property
+    def in_collective(self) -> bool:
+        """Whether it stands in a collective call."""
+        return any(_WAITS.search(frame.path.replace("\\", "/")) for frame in self.frames[-6:])
+
+
+def stacks_in(lines: Sequence[LogLine]) -> tuple[Stack, ...]:
+    """The stacks of all processes that were dumped, by rank; of a rank that was dumped twice, the last.
+
+    The rank is the file's, or the command line's; where neither tells, processes are counted as they come.
+    """
+    found: dict[int, Stack] = {}
+    for number, (rank, body) in enumerate(_processes(lines)):
+        frames = [(line, match) for line in body if (match := _FRAME.match(line.text))]
+        if frames:
+            known = rank if rank is not None else number
+            found[known] = Stack(known, frames[0][0], tuple(_frame(*match.groups()) for _, match in reversed(frames)))
+    return tuple(found[rank] for rank in sorted(found))
+
+
+def _processes(lines: Sequence[LogLine]) -> Iterator[tuple[int | None, list[LogLine]]]:
+    """The rank of each process, where it is told, and the lines of its main thread."""
+    rank: int | None = None
+    body: list[LogLine] = []
+    reading = within = False
+    for line in lines:
+        if process := _PROCESS.match(line.text):
+            if body:
+                yield rank, body
+            said = _RANK.search(process.group(2))
+            rank = line.rank if line.rank is not None else int(said.group(1)) if said else None
+            body, reading, within = [], True, False
+        elif reading and (thread := _THREAD.match(line.text)):
+            within = not body and thread.group(1) in (None, "MainThread")
+        elif within:
+            body.append(line)
+    if body:
+        yield rank, body
+
+
+def _frame(function: str, path: str, line: str) -> Frame:
+    slashed = path.replace("\\", "/")
+    relative = not slashed.startswith("/") and "/" in slashed  # py-spy shortens those of packages
+    owner = "torch" if _TORCH.search(slashed) else "library" if relative or is_library(path) else "user"
+    return Frame(path, int(line), function, owner=owner)  # type: ignore[arg-type]

@@ -1,0 +1,394 @@
+"""Whether what happened at one line of a program decides what happens at another: a value read there, a file missed.
+
+Names are followed through the files that are given: what a statement binds, what is computed of that, what a condition
+on it guards, what a function returns that uses it. That is more than can really be reached, never less, as far as the
+names tell: it serves to say that something was *not* decided there.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_MAX_BYTES = 1 << 20
+_MAX_FILES = 40
+_MAX_ROUNDS = 30
+
+
+class Place(NamedTuple):
+    """A line of a file."""
+
+    path: str
+    line: int
+
+
+class Entity(NamedTuple):
+    """Something that holds a value: a local name of a function, a name of modules, an attribute, a method's answer."""
+
+    kind: str
+    owner: int
+    name: str
+
+
+class _Statement:
+    """A statement, with what it reads and binds."""
+
+    __slots__ = ("binds", "block", "calls", "function", "node", "owner", "parent", "reads")
+
+    def __init__(self, node: ast.stmt, parent: _Statement | None, block: list[ast.stmt], function: _Function) -> None:
+        self.node = node
+        self.parent = parent
+        self.block = block
+        self.function = function
+        self.owner = id(function)
+        self.reads: set[Entity] = set()
+        self.binds: set[Entity] = set()
+        self.calls: list[tuple[ast.Call, str]] = []
+
+
+class _Function:
+    """A function, or a module's own code: which names are local to it."""
+
+    def __init__(self, node: ast.AST, outer: _Function | None, in_class: bool) -> None:
+        self.node = node
+        self.outer = outer
+        self.in_class = in_class
+        self.locals: set[str] = set()
+        self.parameters: list[str] = []
+        if isinstance(node, _FUNCTIONS):
+            arguments = node.args
+            self.parameters = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+            every = [*self.parameters, *(one.arg for one in arguments.kwonlyargs)]
+            every += [one.arg for one in (arguments.vararg, arguments.kwarg) if one is not None]
+            self.locals = set(every)
+
+    @property
+    def name(self) -> str:
+        return self.node.name if isinstance(self.node, _FUNCTIONS) else ""
+
+    def entity(self, name: str) -> Entity:
+        """What a name stands for here."""
+        here: _Function | None = self
+        while here is not None:
+            if name in here.locals and here.outer is not None:
+                return Entity("local", id(here), name)
+            here = here.outer
+        return Entity("global", 0, name)
+
+
+class _File:
+    """The statements of a file."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.statements: list[_Statement] = []
+        self.of: dict[int, _Statement] = {}
+        self.functions: dict[str, list[_Function]] = {}
+        self.classes: set[str] = set()
+        imported = {
+            (alias.asname or alias.name).partition(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Import, ast.ImportFrom))
+            for alias in node.names
+        }
+        self._walk(tree.body, None, _Function(tree, None, False), in_class=False)
+        for statement in self.statements:
+            _read(statement, imported)
+
+    def _walk(self, block: list[ast.stmt], parent: _Statement | None, function: _Function, *, in_class: bool) -> None:
+        for node in block:
+            statement = _Statement(node, parent, block, function)
+            self.statements.append(statement)
+            self.of[id(node)] = statement
+            if isinstance(node, _FUNCTIONS):
+                made = _Function(node, function, in_class)
+                made.locals |= _bound_in(node.body)
+                self.functions.setdefault(node.name, []).append(made)
+                if not in_class:
+                    function.locals.add(node.name)
+                self._walk(node.body, None, made, in_class=False)
+            elif isinstance(node, ast.ClassDef):
+                self.classes.add(node.name)
+                self._walk(node.body, None, function, in_class=True)
+            else:
+                for inner in blocks_of(node):
+                    self._walk(inner, statement, function, in_class=in_class)
+
+    def at(self, line: int) -> _Statement | None:
+        """The innermost statement whose own lines (not those of its blocks) hold the line."""
+        found = None
+        for statement in self.statements:
+            node = statement.node
+            if node.lineno <= line <= (node.end_lineno or node.lineno) and (
+                found is None or node.lineno >= found.node.lineno
+            ):
+                found = statement
+        return found
+
+
+def blocks_of(node: ast.stmt) -> list[list[ast.stmt]]:
+    """The blocks of a compound statement."""
+    blocks = [getattr(node, name, []) or [] for name in ("body", "orelse", "finalbody")]
+    blocks += [part.body for name in ("handlers", "cases") for part in getattr(node, name, []) or []]
+    return [block for block in blocks if block and isinstance(block[0], ast.stmt)]
+
+
+def _bound_in(body: list[ast.stmt]) -> set[str]:
+    found: set[str] = set()
+    declared: set[str] = set()
+    todo: list[ast.AST] = list(body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            found.add(node.name)
+            continue
+        if isinstance(node, ast.Lambda):
+            continue
+        if isinstance(node, (ast.Global, ast.Nonlocal)):
+            declared.update(node.names)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        if isinstance(node, ast.alias):
+            found.add((node.asname or node.name).partition(".")[0])
+        if isinstance(node, ast.ExceptHandler) and node.name:
+            found.add(node.name)
+        todo.extend(ast.iter_child_nodes(node))
+    return found - declared
+
+
+def _own_expressions(node: ast.stmt) -> Iterator[ast.AST]:
+    """The parts of a statement that are not statements of its blocks."""
+    if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        return
+    todo: list[ast.AST] = [
+        child for child in ast.iter_child_nodes(node) if not isinstance(child, (ast.stmt, ast.ExceptHandler))
+    ]
+    while todo:
+        child = todo.pop()
+        if isinstance(child, ast.match_case):
+            todo += [one for one in ast.iter_child_nodes(child) if not isinstance(one, ast.stmt)]
+            continue
+        yield child
+        todo.extend(ast.iter_child_nodes(child))
+
+
+def _base(node: ast.expr, function: _Function) -> Entity | None:
+    """What an expression such as ``a[i]`` or ``a.b.c`` is a part of, as far as it is to be followed."""
+    while isinstance(node, (ast.Subscript, ast.Starred)):
+        node = node.value
+    if isinstance(node, ast.Name):
+        return function.entity(node.id)
+    if isinstance(node, ast.Attribute):
+        return Entity("attribute", 0, node.attr)
+    return None
+
+
+def _read(statement: _Statement, imported: set[str]) -> None:
+    function, node = statement.function, statement.node
+    called: set[int] = set()
+    for part in _own_expressions(node):
+        if isinstance(part, ast.Call):
+            func = part.func
+            if isinstance(func, ast.Attribute):
+                called.add(id(func))
+                statement.reads.add(Entity("method", 0, func.attr))
+                statement.calls.append((part, func.attr))
+                if isinstance(func.value, ast.Name) and func.value.id == "self":
+                    statement.reads.add(Entity("attribute", 0, func.attr))
+            elif isinstance(func, ast.Name):
+                statement.calls.append((part, func.id))
+        if isinstance(part, ast.Name):
+            entity = function.entity(part.id)
+            (statement.reads if isinstance(part.ctx, ast.Load) else statement.binds).add(entity)
+        elif isinstance(part, ast.Attribute):
+            if not isinstance(part.ctx, ast.Load):
+                statement.binds.add(Entity("attribute", 0, part.attr))
+            elif id(part) not in called:
+                statement.reads.add(Entity("attribute", 0, part.attr))
+        elif isinstance(part, ast.Subscript) and not isinstance(part.ctx, ast.Load):
+            if (base := _base(part, function)) is not None:
+                statement.binds.add(base)
+        elif isinstance(part, ast.alias):
+            statement.binds.add(function.entity((part.asname or part.name).partition(".")[0]))
+    if isinstance(node, ast.AugAssign):
+        statement.reads |= statement.binds
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+        receiver = node.value.func.value  # `rows.append(row)` changes rows
+        base = _base(receiver, function)
+        if base is not None and base.name not in {"self", "cls", *imported}:
+            statement.binds.add(base)
+    if isinstance(node, (ast.Return, *_yields(node))) and function.name:
+        statement.binds |= _answers(function)
+
+
+def _yields(node: ast.stmt) -> tuple[type, ...]:
+    return (type(node),) if any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in _own_expressions(node)) else ()
+
+
+def _answers(function: _Function) -> set[Entity]:
+    if function.in_class:
+        return {Entity("method", 0, function.name), Entity("attribute", 0, function.name)}
+    outer = function.outer
+    return {outer.entity(function.name) if outer is not None else Entity("global", 0, function.name)}
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: str, _state: tuple[int, int]) -> _File | None:
+    try:
+        with open(path, "rb") as file:
+            return _File(ast.parse(file.read()))
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def file_at(path: str) -> _File | None:
+    """The statements of a file; None where it can't be read as Python."""
+    try:
+        state = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return _parsed(path, (state.st_mtime_ns, state.st_size)) if state.st_size <= _MAX_BYTES else None
+
+
+class Influence:
+    """What the statement at a place decides.
+
+    ``may_raise``: what happened there may have been an exception, which its ``try`` has handled. A ``break``,
+    ``continue`` or ``return`` that it decides counts for what stands below it; with ``rounds`` for the whole loop too,
+    which then has another number of rounds.
+    """
+
+    def __init__(
+        self, start: Place, others: Iterable[str] = (), *, may_raise: bool = False, rounds: bool = False
+    ) -> None:
+        paths = list(dict.fromkeys([start.path, *others]))[:_MAX_FILES]
+        self._files = {path: file for path in paths if (file := file_at(path)) is not None}
+        self._held: set[Entity] = set()
+        self._decided: set[int] = set()
+        self._rounds = rounds
+        self._functions: dict[str, list[_Function]] = {}
+        for file in self._files.values():
+            for name, functions in file.functions.items():
+                self._functions.setdefault(name, []).extend(functions)
+            for name in file.classes:
+                self._functions.setdefault(name, []).extend(file.functions.get("__init__", []))
+        first = self._files[start.path].at(start.line) if start.path in self._files else None
+        self._first = first
+        if first is not None:
+            self._seed(first, may_raise)
+            self._spread()
+
+    def _seed(self, first: _Statement, may_raise: bool) -> None:
+        self._apply(first)
+        call = first.node.value if isinstance(first.node, ast.Expr) else None
+        for argument in call.args if isinstance(call, ast.Call) else ():  # it may have been filled in
+            if (base := _base(argument, first.function)) is not None and isinstance(argument, ast.Name):
+                self._held.add(base)
+        inner: _Statement = first
+        outer = first.parent
+        while may_raise and outer is not None:
+            node = outer.node
+            if isinstance(node, ast.Try) and node.handlers and any(one is inner.node for one in node.body):
+                for block in (node.body, node.orelse, *(handler.body for handler in node.handlers)):
+                    self._decide(block)
+                    self._apply_leaving(outer, block)
+                return
+            inner, outer = outer, outer.parent
+
+    def _spread(self) -> None:
+        statements = [statement for file in self._files.values() for statement in file.statements]
+        for _ in range(_MAX_ROUNDS):
+            before = len(self._held), len(self._decided)
+            for statement in statements:
+                if id(statement.node) in self._decided or statement.reads & self._held:
+                    self._apply(statement)
+            if before == (len(self._held), len(self._decided)):
+                return
+
+    def _apply(self, statement: _Statement) -> None:
+        """What a statement that is decided, or reads what is, decides in turn."""
+        node = statement.node
+        self._held |= statement.binds
+        for call, name in statement.calls:
+            self._hand_over(call, name, statement)
+        if isinstance(node, (ast.If, *_LOOPS, ast.Match)):
+            for block in blocks_of(node):
+                self._decide(block)
+                self._apply_leaving(statement, block)
+
+    def _hand_over(self, call: ast.Call, name: str, statement: _Statement) -> None:
+        """The parameters of what is called with something that is decided."""
+        for function in self._functions.get(name, ()):
+            offset = 1 if function.in_class else 0
+            for number, argument in enumerate(call.args):
+                if self._mentions(argument, statement) and number + offset < len(function.parameters):
+                    self._held.add(Entity("local", id(function), function.parameters[number + offset]))
+            for keyword in call.keywords:
+                if keyword.arg in function.locals and self._mentions(keyword.value, statement):
+                    self._held.add(Entity("local", id(function), str(keyword.arg)))
+
+    def _mentions(self, node: ast.expr, statement: _Statement) -> bool:
+        if statement is self._first:
+            return True
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name) and statement.function.entity(part.id) in self._held:
+                return True
+            if isinstance(part, ast.Attribute) and (
+                Entity("attribute", 0, part.attr) in self._held or Entity("method", 0, part.attr) in self._held
+            ):
+                return True
+        return False
+
+    def _decide(self, block: Sequence[ast.stmt]) -> None:
+        for statement in block:
+            self._decided.add(id(statement))
+            for inner in blocks_of(statement) if not isinstance(statement, (*_FUNCTIONS, ast.ClassDef)) else ():
+                self._decide(inner)
+
+    def _apply_leaving(self, statement: _Statement, block: Sequence[ast.stmt]) -> None:
+        """A block that is decided and leaves: what stands below is reached or not."""
+        last = block[-1] if block else None
+        if isinstance(last, ast.Return):
+            self._held |= _answers(statement.function) if statement.function.name else set()
+            self._below(statement, to_loop=False)
+        elif isinstance(last, (ast.Break, ast.Continue)):
+            self._below(statement, to_loop=True)
+
+    def _below(self, statement: _Statement, *, to_loop: bool) -> None:
+        here: _Statement | None = statement
+        while here is not None:
+            position = next((n for n, one in enumerate(here.block) if one is here.node), len(here.block))
+            self._decide(here.block[position + 1 :])
+            here = here.parent
+            if to_loop and here is not None and isinstance(here.node, _LOOPS):
+                if self._rounds:
+                    self._decide(here.node.body)
+                    position = next((n for n, one in enumerate(here.block) if one is here.node), len(here.block))
+                    self._decide(here.block[position + 1 :])
+                return
+
+    def decides(self, place: Place) -> bool:
+        """Whether the statement there is reached or not by what was decided."""
+        statement = self._at(place)
+        while statement is not None:
+            if id(statement.node) in self._decided:
+                return True
+            statement = statement.parent
+        return False
+
+    def uses(self, place: Place) -> bool:
+        """Whether the statement there reads something that was decided; or is that statement itself."""
+        statement = self._at(place)
+        return statement is not None and (statement is self._first or bool(statement.reads & self._held))
+
+    def has_part_in(self, place: Place) -> bool:
+        """Whether the statement there is decided, or uses something that is; or is that statement itself."""
+        return self.uses(place) or self.decides(place)
+
+    def _at(self, place: Place) -> _Statement | None:
+        file = self._files.get(place.path)
+        return file.at(place.line) if file is not None else None

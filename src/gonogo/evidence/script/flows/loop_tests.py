@@ -1,0 +1,172 @@
+"""What a training loop does by its counter, once in a while or at its end: ``if step % 1000 == 0: save(…)``.
+
+A rehearsal makes a few steps. What such a test guards it would never come to, though a real run does.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from gonogo.evidence.script.identifiers import last_name, words
+
+Loop = ast.For | ast.AsyncFor | ast.While
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_SAVES = frozenset({"save", "saving", "checkpoint", "export", "dump"})
+_EVALUATES = frozenset(
+    {"eval", "evaluate", "evaluation", "validate", "validation", "val", "test", "sample", "generate"}
+)
+_CALLED_TWICE_REMOVED = 3
+_WHOLE_NUMBERS = frozenset({"len", "int", "max", "min"})
+_SAFE = (
+    *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.Constant, ast.Name, ast.Attribute, ast.Load),
+    *(ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.expr_context),
+)
+
+
+class LoopTest(msgspec.Struct, frozen=True, eq=False):
+    """A test in a loop, behind a line of it, under which the program saves or evaluates."""
+
+    node: ast.If
+    kind: Literal["save", "evaluate"]
+    loops: tuple[Loop, ...]
+    """The loops that hold both, innermost first."""
+
+
+def tests_behind(tree: ast.Module, line: int) -> Iterator[LoopTest]:
+    """The tests that the code at a line comes to in its loops, in the order of the lines."""
+    scope = _function_at(tree, line)
+    around = [node for node in _own(scope) if isinstance(node, Loop) and _holds(node, line)]
+    around.sort(key=lambda loop: -loop.lineno)
+    found: dict[ast.If, LoopTest] = {}
+    for number, loop in enumerate(around):
+        for node in _own(loop):
+            if isinstance(node, ast.If) and node.lineno > line and node not in found:
+                kind = _kind(tree, node.body, _CALLED_TWICE_REMOVED)
+                if kind is not None:
+                    found[node] = LoopTest(node, kind, tuple(around[number:]))
+    # Of a test within another the outer one leads to both.
+    yield from sorted(found.values(), key=lambda one: one.node.lineno)
+
+
+def counters_of(loops: Sequence[Loop]) -> set[str]:
+    """The names that count in loops: what they go over, and what is added to."""
+    found: set[str] = set()
+    for loop in loops:
+        found |= counters_over(loop)
+        for node in _own(loop):
+            if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and _step_of(node) is not None:
+                found.add(dotted(node.target) or "")
+    return found - {""}
+
+
+def counters_over(loop: Loop) -> set[str]:
+    """The names that a loop gives values to as it goes over something."""
+    targets = [] if isinstance(loop, ast.While) else _leaves(loop.target)
+    return {name for name in map(dotted, targets) if name is not None}
+
+
+def added_between(loops: Sequence[Loop], counter: str, line: int, test: ast.If) -> int:
+    """How much is added to a counter on the way from a line to a test."""
+    added = {
+        node.lineno: _step_of(node) or 0
+        for loop in loops
+        for node in _own(loop)
+        if isinstance(node, ast.AugAssign)
+        and isinstance(node.op, ast.Add)
+        and dotted(node.target) == counter
+        and line < node.lineno < test.lineno
+    }
+    return sum(added.values())
+
+
+def conjuncts(test: ast.expr) -> list[ast.expr]:
+    """The parts of a test that must all hold."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return [part for value in test.values for part in conjuncts(value)]
+    return [test]
+
+
+def names_in(node: ast.expr) -> set[str]:
+    """The names and dotted attributes that an expression reads, whole ones only."""
+    name = dotted(node)
+    if name is not None:
+        return {name}
+    return {one for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr) for one in names_in(child)}
+
+
+def is_arithmetic(node: ast.expr) -> bool:
+    """Whether an expression can be computed without calling anything of the program's."""
+    for one in ast.walk(node):
+        if isinstance(one, ast.Call):
+            if not isinstance(one.func, ast.Name) or one.func.id not in _WHOLE_NUMBERS or one.keywords:
+                return False
+        elif not isinstance(one, _SAFE):
+            return False
+    return True
+
+
+def dotted(node: ast.expr) -> str | None:
+    """``self.args.steps``; None for what is no name and no attribute of one."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        owner = dotted(node.value)
+        return f"{owner}.{node.attr}" if owner is not None else None
+    return None
+
+
+def _step_of(node: ast.AugAssign) -> int | None:
+    value = node.value.value if isinstance(node.value, ast.Constant) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _kind(tree: ast.Module, body: Sequence[ast.stmt], deep: int) -> Literal["save", "evaluate"] | None:
+    """What a block does, by the names of what it calls, and of what the file's own functions call."""
+    called = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    names = [last_name(call.func) for call in called]
+    for kind, told in (("save", _SAVES), ("evaluate", _EVALUATES)):
+        if any(told & set(words(name)) for name in names if not name.startswith("is_")):
+            return kind  # type: ignore[return-value]
+    if deep:
+        for function in tree.body:
+            if isinstance(function, ast.FunctionDef) and function.name in names:
+                found = _kind(tree, function.body, deep - 1)
+                if found is not None:
+                    return found
+    return None
+
+
+def _leaves(target: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, ast.Tuple | ast.List):
+        for one in target.elts:
+            yield from _leaves(one)
+    else:
+        yield target
+
+
+def _own(scope: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, a module or a loop, without those of functions in it."""
+    pending = list(ast.iter_child_nodes(scope))
+    while pending:
+        node = pending.pop()
+        yield node
+        if not isinstance(node, _FUNCTIONS):
+            pending += ast.iter_child_nodes(node)
+
+
+def _holds(node: Loop, line: int) -> bool:
+    body = node.body
+    return body[0].lineno <= line <= (body[-1].end_lineno or body[-1].lineno)
+
+
+def _function_at(tree: ast.Module, line: int) -> ast.AST:
+    around = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: node.lineno, default=tree)

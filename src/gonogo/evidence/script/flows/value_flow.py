@@ -1,0 +1,158 @@
+"""Where the value that ``backward`` is given comes from: the statements that make it, by following names.
+
+A backward fails for what was put into the loss, far from the line that raises. Followed are names of the function that
+calls it, what they were computed from, and what functions of the same files return.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_GIVE_LOSSES = frozenset({"compute_loss", "training_step"})
+"""Methods of a user's by which a library's loop gets the loss that it calls backward on."""
+_MAX_STATEMENTS = 200
+
+Lines = tuple[str, int, int]
+"""A file's name, and the first and the last line of a statement."""
+
+
+def made_backward_of(trees: Mapping[str, ast.Module], path: str, line: int) -> list[Lines]:
+    """The statements that make what the ``backward`` at that line is called on or with; none where there is none."""
+    tree = trees.get(path)
+    statement = _statement_at(tree, line) if tree is not None else None
+    values = [] if statement is None else list(_given_to_backward(statement))
+    return _Followed(trees).of(path, line, values) if values else []
+
+
+def made_by_methods(trees: Mapping[str, ast.Module]) -> list[Lines]:
+    """The same of the losses that a library's loop gets of the user's own methods."""
+    followed = _Followed(trees)
+    for path, function in _functions(trees):
+        if function.name in _GIVE_LOSSES:
+            followed.returned(path, function)
+    return followed.found
+
+
+def _given_to_backward(statement: ast.stmt) -> Iterator[ast.expr]:
+    """``loss`` of ``loss.backward()``, ``engine.backward(loss)`` and ``scaler.scale(loss).backward()``."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "backward":
+            yield from node.args or [node.func.value]
+
+
+class _Followed:
+    """Statements that were come to, each once."""
+
+    def __init__(self, trees: Mapping[str, ast.Module]) -> None:
+        self.found: list[Lines] = []
+        self._trees = trees
+        self._seen: set[ast.AST] = set()
+
+    def of(self, path: str, line: int, values: Sequence[ast.expr]) -> list[Lines]:
+        """What makes values that are used at a line."""
+        scope = _function_at(self._trees[path], line)
+        for value in values:
+            self._follow(path, scope, value, line)
+        return self.found
+
+    def returned(self, path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """What makes what a function returns."""
+        if function in self._seen:
+            return
+        self._seen.add(function)
+        for node in ast.walk(function):
+            if isinstance(node, ast.Return) and node.value is not None:
+                self._note(path, node)
+                self._follow(path, function, node.value, node.lineno)
+
+    def _follow(self, path: str, scope: ast.AST, value: ast.expr, line: int) -> None:
+        for name in dict.fromkeys(_names_in(value)):
+            for node in _bindings(scope, name, line):
+                if node not in self._seen and node.value is not None:
+                    self._seen.add(node)
+                    self._note(path, node)
+                    self._follow(path, scope, node.value, node.lineno - 1)
+        for call in (node for node in ast.walk(value) if isinstance(node, ast.Call)):
+            called = _name_of(call.func)
+            for where, function in _functions(self._trees):
+                if function.name == called and called != "__init__" and len(self.found) < _MAX_STATEMENTS:
+                    self.returned(where, function)
+
+    def _note(self, path: str, node: ast.stmt) -> None:
+        if len(self.found) < _MAX_STATEMENTS:
+            self.found.append((path, node.lineno, node.end_lineno or node.lineno))
+
+
+Binding = ast.Assign | ast.AnnAssign | ast.AugAssign
+
+
+def _bindings(scope: ast.AST, name: str, line: int) -> Iterator[Binding]:
+    """What may have given a name its value at a line: backward to the assignment that surely ran."""
+    nodes = [
+        node
+        for node in ast.walk(scope)
+        if isinstance(node, Binding) and node.lineno <= line and name in map(_name_of, _targets(node))
+    ]
+    for node in sorted(nodes, key=lambda one: -one.lineno):
+        yield node
+        if not isinstance(node, ast.AugAssign) and _is_passed(scope, node, line):
+            return
+
+
+def _is_passed(scope: ast.AST, node: ast.stmt, line: int) -> bool:
+    """Whether whatever comes to a line has passed a statement: it stands in a block around the line."""
+    for owner in ast.walk(scope):
+        blocks = [getattr(owner, field, None) for field in ("body", "orelse", "finalbody")]
+        for block in blocks:
+            if isinstance(block, list) and node in block:
+                return bool(block[0].lineno <= line <= (block[-1].end_lineno or block[-1].lineno))
+    return False
+
+
+def _names_in(value: ast.expr) -> Iterator[str]:
+    """The names whose values a value is computed from: not those of what is called, but the owners of methods."""
+    pending: list[ast.AST] = [value]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+            pending.append(node.value)
+        elif isinstance(node, ast.Call):
+            pending += [*node.args, *(keyword.value for keyword in node.keywords)]
+            if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Name):
+                pending.append(node.func.value)  # (a + b).mean()
+            elif isinstance(node.func, ast.Attribute) and not node.args:
+                pending.append(node.func.value)  # extra.sum()
+        else:
+            pending += ast.iter_child_nodes(node)
+
+
+def _name_of(node: ast.AST) -> str | None:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+
+
+def _targets(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> Iterator[ast.expr]:
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        yield from target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+
+
+def _functions(trees: Mapping[str, ast.Module]) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, _FUNCTIONS):
+                yield path, node
+
+
+def _function_at(tree: ast.Module, line: int) -> ast.AST:
+    around = [n for n in ast.walk(tree) if isinstance(n, _FUNCTIONS) and n.lineno <= line <= (n.end_lineno or 0)]
+    return max(around, key=lambda node: node.lineno, default=tree)
+
+
+def _statement_at(tree: ast.Module, line: int) -> ast.stmt | None:
+    """The innermost statement that a line is part of."""
+    around = [n for n in ast.walk(tree) if isinstance(n, ast.stmt) and n.lineno <= line <= (n.end_lineno or n.lineno)]
+    return max(around, key=lambda node: (node.lineno, -(node.end_lineno or node.lineno)), default=None)

@@ -1,0 +1,275 @@
+"""Where Python finds the modules of a project: its folders, and what its scripts put on ``sys.path`` themselves."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Sequence
+
+import msgspec
+
+from gonogo.evidence.script.syntax_index import ScriptIndex
+
+_NOT_OURS = frozenset(
+    {"site-packages", "dist-packages", "node_modules", "__pycache__", ".git", ".venv", "venv", ".tox"}
+)
+
+
+class PythonPath(msgspec.Struct, frozen=True):
+    """Where the Python of a launch looks for the project's modules: its ``sys.path``, without what is installed."""
+
+    folders: tuple[str, ...]
+    """The program's folder (for ``-m`` the one it is started in), then ``PYTHONPATH``."""
+    installed: tuple[str, ...] = ()
+    """Where editable installs of the project's own package look: after all others."""
+    cwd: str = ""
+    """What relative entries are relative to."""
+    complete: bool = True
+    """Nothing more is on it that the files don't tell."""
+
+
+class Added(msgspec.Struct, frozen=True):
+    """What a script puts on ``sys.path``. ``folder`` is None where its text doesn't show it."""
+
+    folder: str | None
+    first: bool
+    line: int
+
+
+class ModuleSearch:
+    """Finds modules in the folders under ``root``; each folder is listed once.
+
+    Without a ``path`` it is not known how a script is started: then its folder counts and those above it.
+    """
+
+    def __init__(self, root: str, path: PythonPath | None = None) -> None:
+        self.root = root
+        self.path = path
+        self.unread: list[int] = []
+        """Lines at which a script changes ``sys.path`` in a way that its text doesn't show."""
+        self._added: list[str] = []
+        self._appended: list[str] = []
+        self._listings: dict[str, frozenset[str]] = {}
+        self._modules: dict[tuple[str, str], str | None] = {}
+        self._searched: dict[str, dict[str, list[str]]] = {}
+
+    def add(self, added: Sequence[Added]) -> bool:
+        """Take folders that a script puts on ``sys.path`` into the search; whether any of them is new."""
+        self.unread += [each.line for each in added if each.folder is None]
+        known = {*self._added, *self._appended}
+        new = [each for each in added if each.folder is not None and each.folder not in known]
+        if not new:
+            return False  # what was found stays found
+        for each in new:
+            (self._added if each.first or self.path is None else self._appended).append(str(each.folder))
+        self._modules.clear()
+        self._searched.clear()
+        return True
+
+    def package_of(self, path: str) -> str:
+        """The package of a file by the ``__init__.py`` files above it."""
+        parts: list[str] = []
+        folder = os.path.dirname(path)
+        while "__init__.py" in self._listing(folder) and len(parts) < 20:
+            parts.append(os.path.basename(folder))
+            folder = os.path.dirname(folder)
+        return ".".join(reversed(parts))
+
+    def _listing(self, folder: str) -> frozenset[str]:
+        found = self._listings.get(folder)
+        if found is None:
+            try:
+                found = frozenset(os.listdir(folder))
+            except (OSError, ValueError):
+                found = frozenset()
+            self._listings[folder] = found
+        return found
+
+    def is_ours(self, real: str) -> bool:
+        """Whether a file or folder is the user's: under the root, and nothing that was installed there."""
+        roots = (self.root,) if self.path is None else (self.root, *self.path.folders, *self._added, *self._appended)
+        root = next((each for each in roots if real == each or real.startswith(each.rstrip(os.sep) + os.sep)), None)
+        return root is not None and not _NOT_OURS.intersection(real[len(root) :].split(os.sep))
+
+    def beside_package(self, dotted: str, top: str) -> str | None:
+        """The file of a module that a relative import names, below the folder that holds the package."""
+        return self._in_folder(dotted.split("."), top)
+
+    def module(self, dotted: str, folder: str) -> str | None:
+        """The file of a module, as a script in ``folder`` would import it; None where the project has none."""
+        key = (dotted, folder)
+        if key not in self._modules:
+            self._modules[key] = self._find_module(dotted.split("."), folder)
+        return self._modules[key]
+
+    def knows(self, top: str, folder: str) -> bool:
+        """Whether any folder that a script in ``folder`` searches has a module or package of that name."""
+        return top in self._search(folder)
+
+    def _search(self, folder: str) -> dict[str, list[str]]:
+        """By the first part of a module's name, the folders that have it, in the order in which they are searched."""
+        searched = self._searched.get(folder)
+        if searched is None:
+            searched = self._searched[folder] = {}
+            for path in dict.fromkeys(self._search_path(folder)):
+                for name in {name.removesuffix(".py") for name in self._listing(path)}:
+                    searched.setdefault(name, []).append(path)
+        return searched
+
+    def _find_module(self, parts: Sequence[str], folder: str) -> str | None:
+        for base in self._search(folder).get(parts[0], ()):
+            found = self._in_folder(parts, base)
+            if found is not None:
+                return found
+        return None
+
+    def _in_folder(self, parts: Sequence[str], base: str) -> str | None:
+        for i, part in enumerate(parts):
+            listing = self._listing(base)
+            last = i + 1 == len(parts)
+            if part in listing:
+                inner = os.path.join(base, part)
+                if last and "__init__.py" in self._listing(inner):
+                    return os.path.join(inner, "__init__.py")
+                if not last and self._listing(inner):
+                    base = inner
+                    continue
+            return os.path.join(base, f"{part}.py") if last and f"{part}.py" in listing else None
+        return None
+
+    def _search_path(self, folder: str) -> list[str]:
+        """Where a script in ``folder`` finds modules: what was added, its folder and those above, and ``src``."""
+        if self.path is not None:
+            return [*self._added, *self.path.folders, *self._appended, *self.path.installed]
+        found = list(self._added)
+        while self.is_ours(folder):
+            found.append(folder)
+            if folder == self.root:
+                break
+            folder = os.path.dirname(folder)
+        return [*found, os.path.join(self.root, "src")]
+
+
+def added_paths(index: ScriptIndex, path: str, cwd: str = "") -> list[Added]:
+    """The folders that a script in the file at ``path`` puts on ``sys.path`` itself, as far as its text shows them.
+
+    Relative ones are counted from ``cwd``, where the program is started; from the file's folder where that isn't known.
+    """
+    reader = _Reader(index, path, cwd)
+    base = cwd or os.path.dirname(path)
+    found: list[Added] = []
+
+    def take(node: ast.AST, *, first: bool, line: int) -> None:
+        folder = reader.folder(node, 0)
+        whole = os.path.realpath(os.path.join(base, folder)) if folder is not None else None
+        found.append(Added(whole, first, line))
+
+    for call in index.calls:
+        func = call.func
+        if not (isinstance(func, ast.Attribute) and call.args):
+            continue
+        if func.attr in ("insert", "append") and _is_sys_path(index, func.value):
+            take(call.args[-1], first=func.attr == "insert", line=call.lineno)
+        elif func.attr == "extend" and _is_sys_path(index, func.value):
+            for node in call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else [call.args[0]]:
+                take(node, first=False, line=call.lineno)
+        elif func.attr == "addsitedir" and isinstance(func.value, ast.Name) and func.value.id == "site":
+            take(call.args[0], first=False, line=call.lineno)
+    for statement in (*index.by_type.get(ast.Assign, ()), *index.by_type.get(ast.AugAssign, ())):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        if not any(_is_sys_path(index, target) for target in targets):
+            continue
+        own, kept = _list_with_sys_path(index, statement.value)
+        first = isinstance(statement, ast.Assign) and kept != 0
+        for node in own if own is not None else [statement.value]:
+            take(node, first=first, line=statement.lineno)
+    return found
+
+
+def _is_sys_path(index: ScriptIndex, node: ast.AST) -> bool:
+    """``sys.path``, under whichever name."""
+    if isinstance(node, ast.Attribute) and node.attr == "path" and isinstance(node.value, ast.Name):
+        bindings = index.module.names.get(node.value.id, [])
+        return any(each.kind == "import" and each.value == "sys" for each in bindings) or node.value.id == "sys"
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):  # sys.path[0:0] = […]
+        return _is_sys_path(index, node.value)
+    bindings = index.module.names.get(node.id, []) if isinstance(node, ast.Name) else []
+    return any(each.kind == "import" and each.value == "sys.path" for each in bindings)
+
+
+def _list_with_sys_path(index: ScriptIndex, node: ast.AST) -> tuple[list[ast.expr] | None, int]:
+    """The entries of ``[a, b] + sys.path`` or ``sys.path + [a]``, and at which place the old ones stay."""
+    if isinstance(node, (ast.List, ast.Tuple)):
+        kept = [i for i, each in enumerate(node.elts) if isinstance(each, ast.Starred)]
+        return [each for each in node.elts if not isinstance(each, ast.Starred)], kept[0] if kept else 1
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        if _is_sys_path(index, node.left):
+            return _list_with_sys_path(index, node.right)[0], 0
+        if _is_sys_path(index, node.right):
+            return _list_with_sys_path(index, node.left)[0], 1
+    return None, 1
+
+
+class _Reader:
+    """Works out paths made of constants and of the script's own place."""
+
+    def __init__(self, index: ScriptIndex, path: str, cwd: str = "") -> None:
+        self.index = index
+        self.path = path
+        self.cwd = cwd
+
+    def folder(self, node: ast.AST, depth: int) -> str | None:
+        """A path made of constants, ``__file__``, ``os.path`` functions and ``Path(...).parent``."""
+        if depth > 20:
+            return None
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, str) and "\0" not in node.value else None
+        if isinstance(node, ast.Name):
+            if node.id == "__file__":
+                return self.path
+            bindings = self.index.module.names.get(node.id, [])
+            only = bindings[0] if len(bindings) == 1 else None
+            return self.folder(only.value, depth + 1) if only is not None and only.kind == "assign" else None
+        if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
+            values = node.values if isinstance(node, ast.JoinedStr) else [node.left, node.right]
+            parts = [
+                self.folder(each.value if isinstance(each, ast.FormattedValue) else each, depth + 1) for each in values
+            ]
+            return "".join(part or "" for part in parts) if None not in parts else None
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            return self._joined([node.left, node.right], depth)
+        if isinstance(node, ast.Attribute) and node.attr in ("pardir", "curdir"):
+            return ".." if node.attr == "pardir" else "."
+        if isinstance(node, ast.Attribute) and node.attr == "parent":
+            inner = self.folder(node.value, depth + 1)
+            return os.path.dirname(inner) if inner is not None else None
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "parents":
+            inner = self.folder(node.value.value, depth + 1)
+            levels = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            if inner is None or not isinstance(levels, int) or not 0 <= levels < 20:
+                return None
+            for _ in range(levels + 1):
+                inner = os.path.dirname(inner)
+            return inner
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name == "dirname" and node.args:
+                inner = self.folder(node.args[0], depth + 1)
+                return os.path.dirname(inner) if inner is not None else None
+            if name == "join":
+                return self._joined(node.args, depth)
+            if (
+                name in ("abspath", "realpath", "str", "Path", "PurePath", "normpath", "fspath", "expanduser")
+                and len(node.args) == 1
+            ):
+                return self.folder(node.args[0], depth + 1)
+            if name in ("resolve", "absolute", "as_posix") and isinstance(node.func, ast.Attribute):
+                return self.folder(node.func.value, depth + 1)
+            if name in ("getcwd", "cwd"):
+                return self.cwd
+        return None
+
+    def _joined(self, nodes: Sequence[ast.AST], depth: int) -> str | None:
+        parts = [self.folder(each, depth + 1) for each in nodes]
+        known = [part for part in parts if part is not None]
+        return os.path.join(*known) if known and len(known) == len(parts) else None

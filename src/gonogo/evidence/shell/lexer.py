@@ -1,0 +1,690 @@
+"""A shell's words, as bash takes them apart: quotes, escapes, expansions; what touches is one word.
+
+tree-sitter's grammar says which statements a script has. Where a word ends it says wrongly for many (``$d/$m/x`` is two
+to it), so the words are read from the bytes here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+import msgspec
+
+_BLANK = frozenset(b" \t")
+_ENDS = frozenset(b" \t\n;&|<>()")
+_NAME = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+_ASSIGNMENT = re.compile(rb"([A-Za-z_][A-Za-z0-9_]*)(\[)?")
+_SPECIAL = b"@*#?$!-0123456789"
+_OPERATORS = (
+    *(":-", ":=", ":?", ":+", "##", "%%", "//", "/#", "/%", "^^", ",,"),
+    *("-", "=", "?", "+", "#", "%", "/", "^", ",", ":", "@"),
+)
+_REDIRECTS = (b"<<<", b"<<-", b"<<", b"<&", b"<>", b"<", b">>", b">&", b">|", b">", b"&>>", b"&>")
+_ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+_MAX_WORDS = 4096
+_MAX_DEPTH = 24
+_MAX_BRACES = 256
+"""Words that braces may make of one."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a word, from ``start_byte`` to before ``end_byte``; ``quoted``: it stands in quotes."""
+
+    start_byte: int
+    end_byte: int
+    quoted: bool = False
+
+
+class Literal(Part, frozen=True):
+    """Text that stands there; an escaped or quoted character is ``quoted``."""
+
+    text: str = ""
+    exact: bool = True
+    """The bytes are the text."""
+
+
+class Parameter(Part, frozen=True):
+    """``$X``, ``${X…}``. Spans are of the bytes within."""
+
+    name: str = ""
+    kind: str = ""
+    """``#`` for a length, ``!`` for an indirect name."""
+    index: tuple[int, int] | None = None
+    operator: str = ""
+    argument: tuple[int, int] = (0, 0)
+
+
+class Substitution(Part, frozen=True):
+    """``$(…)`` or backquotes; ``inner`` is the script in it."""
+
+    inner: tuple[int, int] = (0, 0)
+    backquoted: bool = False
+
+
+class Arithmetic(Part, frozen=True):
+    """``$((…))``."""
+
+    inner: tuple[int, int] = (0, 0)
+
+
+class Unread(Part, frozen=True):
+    """What is not followed: ``<(…)``, or something without its end."""
+
+
+class Word(msgspec.Struct, frozen=True):
+    """One word before expansion."""
+
+    parts: tuple[Part, ...]
+    start_byte: int
+    end_byte: int
+
+
+class Assignment(msgspec.Struct, frozen=True):
+    """``NAME=value``, ``NAME+=value``, ``NAME[i]=value``, ``NAME=(…)``."""
+
+    name: str
+    start_byte: int
+    end_byte: int
+    appending: bool = False
+    index: tuple[int, int] | None = None
+    value: Word | None = None
+    array: tuple[Word, ...] | None = None
+
+
+class Redirect(msgspec.Struct, frozen=True):
+    """``> file``, ``<<< text``."""
+
+    operator: str
+    target: Word
+
+
+class Simple(msgspec.Struct, frozen=True):
+    """A simple command: what is set before it, its words, its redirections; ``end_byte`` is where it ends."""
+
+    assignments: tuple[Assignment, ...]
+    words: tuple[Word | Assignment, ...]
+    redirects: tuple[Redirect, ...]
+    end_byte: int
+
+
+_DECLARING = frozenset({"export", "declare", "typeset", "local", "readonly"})
+
+
+class Lexer:
+    """Reads words of ``data`` up to ``limit``."""
+
+    def __init__(self, data: bytes, limit: int | None = None) -> None:
+        self.data = data
+        self.limit = len(data) if limit is None else min(limit, len(data))
+
+    def simple(self, start: int) -> Simple:
+        """The simple command that begins at ``start``."""
+        data, at = self.data, start
+        assignments: list[Assignment] = []
+        words: list[Word | Assignment] = []
+        redirects: list[Redirect] = []
+        declares = False
+        end = at
+        while len(words) < _MAX_WORDS:
+            at = self.blanks(at)
+            if at >= self.limit:
+                break
+            operator = self._redirect(at)
+            if operator:
+                target = self.word(self.blanks(at + len(operator)))
+                redirects.append(Redirect(operator.decode(), target))
+                at = end = max(target.end_byte, at + len(operator))
+                continue
+            if self._is_end(at) or (data[at] == 35 and at != start):  # a comment
+                break
+            if not words or declares:
+                found = self.assignment(at)
+                if found is not None:
+                    (words if words else assignments).append(found)
+                    at = end = found.end_byte
+                    continue
+            word = self.word(at)
+            if word.end_byte == at:
+                break
+            at = end = word.end_byte
+            digits = data[word.start_byte : word.end_byte]
+            if digits.isdigit() and at < self.limit and data[at] in b"<>" and self._redirect(at):
+                continue  # 2>
+            if not words:
+                declares = _plain(word) in _DECLARING
+            words.append(word)
+        return Simple(tuple(assignments), tuple(words), tuple(redirects), end)
+
+    def words(self, start: int) -> tuple[Word, ...]:
+        """The words from ``start`` to the end of the command that they stand in."""
+        found: list[Word] = []
+        at = self.blanks(start)
+        while at < self.limit and len(found) < _MAX_WORDS and not self._is_end(at):
+            word = self.word(at)
+            if word.end_byte == at:
+                break
+            found.append(word)
+            at = self.blanks(word.end_byte)
+        return tuple(found)
+
+    def blanks(self, at: int, *, lines: bool = False) -> int:
+        """Behind blanks and continued lines; with ``lines`` also behind line ends and comments."""
+        data, limit = self.data, self.limit
+        while at < limit:
+            if data[at] in _BLANK or (lines and data[at] in b"\r\n"):
+                at += 1
+            elif data[at] == 92 and data[at + 1 : at + 2] == b"\n":
+                at += 2
+            elif data[at] == 92 and data[at + 1 : at + 3] == b"\r\n":
+                at += 3
+            elif lines and data[at] == 35:
+                stop = data.find(b"\n", at, limit)
+                at = limit if stop < 0 else stop
+            else:
+                break
+        return at
+
+    def closing(self, at: int) -> int | None:
+        """Where the parenthesis is closed in which ``at`` stands."""
+        return self._closing(at, 41)
+
+    def _is_end(self, at: int) -> bool:
+        byte = self.data[at]
+        if byte in b"<>" and self.data[at + 1 : at + 2] == b"(":
+            return False
+        return byte in _ENDS or (byte == 13 and self.data[at + 1 : at + 2] in (b"\n", b""))
+
+    def _redirect(self, at: int) -> bytes:
+        if self.data[at] not in b"<>&" or self.data[at : at + 2] in (b"<(", b">("):
+            return b""
+        return next((each for each in _REDIRECTS if self.data.startswith(each, at, self.limit)), b"")
+
+    def assignment(self, at: int) -> Assignment | None:
+        """An assignment that begins there; None where none does."""
+        match = _ASSIGNMENT.match(self.data, at, self.limit)
+        if match is None:
+            return None
+        stop = match.end()
+        index = None
+        if match[2]:
+            close = self._closing(stop, 93)
+            if close is None:
+                return None
+            index, stop = (stop, close), close + 1
+        appending = self.data[stop : stop + 2] == b"+="
+        if not appending and self.data[stop : stop + 1] != b"=":
+            return None
+        stop += 2 if appending else 1
+        name = match[1].decode()
+        if self.data[stop : stop + 1] == b"(" and index is None:
+            array, end = self._array(stop + 1)
+            return Assignment(name, at, end, appending, None, None, array)
+        word = self.word(stop)
+        return Assignment(name, at, word.end_byte, appending, index, word)
+
+    def _array(self, at: int) -> tuple[tuple[Word, ...], int]:
+        found: list[Word] = []
+        while True:
+            at = self.blanks(at, lines=True)
+            if at >= self.limit:
+                return tuple(found), at
+            if self.data[at] == 41:
+                return tuple(found), at + 1
+            word = self.word(at)
+            if word.end_byte == at:
+                at += 1
+                continue
+            found.append(word)
+            at = word.end_byte
+
+    def _closing(self, at: int, close: int) -> int | None:
+        """Where the bracket ends in which ``at`` stands."""
+        opened = {93: 91, 125: 123, 41: 40}[close]
+        depth = 0
+        data = self.data
+        while at < self.limit:
+            byte = data[at]
+            if byte == 92:
+                at += 2
+                continue
+            if byte in b"'\"`":
+                at = self._behind_quotes(at)
+                continue
+            if byte == 36 and data[at + 1 : at + 2] in (b"{", b"("):
+                inner = self._closing(at + 2, 125 if data[at + 1] == 123 else 41)
+                if inner is None:
+                    return None
+                at = inner + 1
+                continue
+            if byte == opened:
+                depth += 1
+            elif byte == close:
+                if not depth:
+                    return at
+                depth -= 1
+            elif close == 41 and byte == 35 and data[at - 1] in b" \t\n;(":
+                stop = data.find(b"\n", at, self.limit)
+                at = self.limit if stop < 0 else stop
+                continue
+            at += 1
+        return None
+
+    def _behind_quotes(self, at: int) -> int:
+        """Behind the quotes that begin there."""
+        mark = self.data[at]
+        at += 1
+        while at < self.limit and self.data[at] != mark:
+            if self.data[at] == 92 and mark != 39:
+                at += 2
+            elif mark == 34 and self.data[at] == 36 and self.data[at + 1 : at + 2] in (b"{", b"("):
+                inner = self._closing(at + 2, 125 if self.data[at + 1] == 123 else 41)
+                at = self.limit if inner is None else inner + 1
+            else:
+                at += 1
+        return at + 1
+
+    def word(self, start: int, *, pattern: bool = False, regex: bool = False) -> Word:
+        """The word that begins at ``start``; an empty one where none does. In a ``pattern`` ``@(a|b)`` is one too."""
+        parts: list[Part] = []
+        at = begin = start
+        data = self.data
+        nested = 0
+
+        def take() -> None:
+            if at > begin:
+                parts.append(Literal(begin, at, False, decoded(data[begin:at])))
+
+        while at < self.limit:
+            byte = data[at]
+            if byte in b"<>" and data[at + 1 : at + 2] == b"(" and not pattern:
+                take()
+                close = self._closing(at + 2, 41)
+                end = self.limit if close is None else close + 1
+                parts.append(Unread(at, end))
+                at = begin = end
+                continue
+            opens = byte == 40 and (regex or (at > start and data[at - 1] in b"?*+@!"))
+            if pattern and byte in b"()|" and (nested or opens or (regex and byte == 124)):
+                nested += (byte == 40) - (byte == 41)
+                at += 1
+                continue
+            if byte in _ENDS or (byte == 13 and data[at + 1 : at + 2] in (b"\n", b"")):
+                break
+            if byte in b"\\'\"$`":
+                before = at
+                made, end = self._special(at, quoted=False)
+                if made is not None:
+                    take()
+                    parts += made
+                    begin = end
+                at = end
+                if end == before:
+                    break
+                continue
+            at += 1
+        take()
+        return Word(tuple(parts), start, at)
+
+    def text(
+        self, start: int, end: int, *, quoted: bool, heredoc: bool = False, argument: bool = False
+    ) -> tuple[Part, ...]:
+        """The parts of a text in double quotes, of a here-document, or behind an operator in ``${…}``."""
+        inner = Lexer(self.data, end)
+        if not quoted:
+            return tuple(inner._free(start, end))
+        return tuple(inner._in_quotes(start, end, heredoc=heredoc, argument=argument))
+
+    def _free(self, start: int, end: int) -> list[Part]:
+        """Parts of a text that no blank ends."""
+        parts: list[Part] = []
+        at = begin = start
+        while at < end:
+            if self.data[at] in b"\\'\"$`":
+                made, stop = self._special(at, quoted=False)
+                if made is not None:
+                    if at > begin:
+                        parts.append(Literal(begin, at, False, decoded(self.data[begin:at])))
+                    parts += made
+                    begin = stop
+                at = max(stop, at + 1)
+            else:
+                at += 1
+        if end > begin:
+            parts.append(Literal(begin, end, False, decoded(self.data[begin:end])))
+        return parts
+
+    def _special(self, at: int, *, quoted: bool) -> tuple[list[Part] | None, int]:
+        """What begins at a backslash, a quote, a dollar or a backquote, and where it ends; None: that character."""
+        data = self.data
+        byte = data[at]
+        if byte == 92:
+            return self._escaped(at)
+        if byte == 39:
+            stop = data.find(b"'", at + 1, self.limit)
+            if stop < 0:
+                return [Unread(at, self.limit)], self.limit
+            return [Literal(at + 1, stop, True, decoded(data[at + 1 : stop]))], stop + 1
+        if byte == 34:
+            stop = self._behind_quotes(at)
+            inside = Lexer(data, stop - 1)._in_quotes(at + 1, min(stop - 1, self.limit))
+            if stop > self.limit:
+                return [Unread(at, self.limit)], self.limit
+            return inside or [Literal(at + 1, at + 1, True)], stop
+        if byte == 96:
+            stop = self._behind_quotes(at)
+            return [Substitution(at, stop, quoted, (at + 1, stop - 1), True)], stop
+        following = data[at + 1 : at + 2]
+        if following == b"'" and not quoted:
+            return self._ansi(at)
+        if following == b'"' and not quoted:
+            return self._special(at + 1, quoted=False)
+        return self._dollar(at, quoted)
+
+    def _escaped(self, at: int) -> tuple[list[Part], int]:
+        data = self.data
+        if data[at + 1 : at + 2] == b"\n":
+            return [], at + 2
+        if data[at + 1 : at + 3] == b"\r\n":
+            return [], at + 3
+        if at + 1 >= self.limit:
+            return [Literal(at, at + 1, True, "\\")], at + 1
+        stop = at + 2
+        while stop < self.limit and data[stop] & 0xC0 == 0x80:  # the rest of one character
+            stop += 1
+        return [Literal(at + 1, stop, True, decoded(data[at + 1 : stop]))], stop
+
+    def _ansi(self, at: int) -> tuple[list[Part], int]:
+        stop = at + 2
+        while stop < self.limit and self.data[stop] != 39:
+            stop += 2 if self.data[stop] == 92 else 1
+        if stop >= self.limit:
+            return [Unread(at, self.limit)], self.limit
+        raw = decoded(self.data[at + 2 : stop])
+        text = re.sub(r"\\(['\"\\?ntrabeEfv])", lambda match: _ANSI.get(match[1], match[1]), raw)
+        if re.search(r"\\(?!['\"\\?ntrabeEfv])", re.sub(r"\\\\", "", raw)):
+            return [Unread(at, stop + 1, True)], stop + 1
+        return [Literal(at + 2, stop, True, text, "\\" not in raw)], stop + 1
+
+    def _in_quotes(self, start: int, end: int, *, heredoc: bool = False, argument: bool = False) -> list[Part]:
+        parts: list[Part] = []
+        at = begin = start
+        data = self.data
+
+        def take() -> None:
+            if at > begin:
+                parts.append(Literal(begin, at, True, decoded(data[begin:at])))
+
+        while at < end:
+            byte = data[at]
+            if byte == 92 and at + 1 < end:
+                if data[at + 1 : at + 3] == b"\r\n":
+                    take()
+                    at = begin = at + 3
+                elif data[at + 1] == 10:
+                    take()
+                    at = begin = at + 2
+                elif data[at + 1] in (b"$`\\" if heredoc else b'$`"\\}' if argument else b'$`"\\'):
+                    take()
+                    begin, at = at + 1, at + 2
+                else:
+                    at += 2
+                continue
+            if argument and byte == 34:
+                take()
+                at = begin = at + 1
+                continue
+            if byte in (36, 96):
+                made, stop = self._special(at, quoted=True)
+                if made is not None:
+                    take()
+                    parts += made
+                    at = begin = stop
+                else:
+                    at = max(stop, at + 1)
+                continue
+            at += 1
+        at = end
+        take()
+        return parts
+
+    def _dollar(self, at: int, quoted: bool) -> tuple[list[Part] | None, int]:
+        data = self.data
+        following = data[at + 1 : at + 2]
+        if at + 1 >= self.limit or not following:
+            return None, at + 1
+        match = _NAME.match(data, at + 1, self.limit)
+        if match is not None:
+            return [Parameter(at, match.end(), quoted, match[0].decode())], match.end()
+        if following in _bytes_of(_SPECIAL):
+            return [Parameter(at, at + 2, quoted, following.decode())], at + 2
+        if following == b"{":
+            close = self._closing_brace(at + 2, quoted)
+            if close is None:
+                return [Unread(at, self.limit, quoted)], self.limit
+            return [self._braced(at, close, quoted)], close + 1
+        if following == b"(":
+            close = self._closing(at + 2, 41)
+            if close is None:
+                return [Unread(at, self.limit, quoted)], self.limit
+            if data[at + 2 : at + 3] == b"(" and data[close - 1] == 41 and self._closing(at + 3, 41) == close - 1:
+                return [Arithmetic(at, close + 1, quoted, (at + 3, close - 1))], close + 1
+            return [Substitution(at, close + 1, quoted, (at + 2, close))], close + 1
+        if following == b"[":
+            close = self._closing(at + 2, 93)
+            if close is not None:
+                return [Arithmetic(at, close + 1, quoted, (at + 2, close))], close + 1
+        return None, at + 1
+
+    def _closing_brace(self, at: int, quoted: bool) -> int | None:
+        """Where ``${…`` ends; in double quotes a single quote behind ``:-`` and its like is only a character."""
+        match = re.compile(rb"[#!]?(?:\w+|[@*#?$!-])(?:\[[^\]]*\])?(:?[-=?+])").match(self.data, at, self.limit)
+        if not (quoted and match is not None):
+            data = self.data
+            while at < self.limit:
+                byte = data[at]
+                if byte == 125:
+                    return at
+                at = self._behind(at)
+            return None
+        at = match.end()
+        while at < self.limit:
+            if self.data[at] == 125:
+                return at
+            at = at + 1 if self.data[at] == 39 else self._behind(at)
+        return None
+
+    def _behind(self, at: int) -> int:
+        """Behind a character, or behind what it begins."""
+        data = self.data
+        if data[at] == 92:
+            return at + 2
+        if data[at] in b"'\"`":
+            return self._behind_quotes(at)
+        if data[at] == 36 and data[at + 1 : at + 2] == b"{":
+            close = self._closing_brace(at + 2, False)
+            return self.limit if close is None else close + 1
+        if data[at] == 36 and data[at + 1 : at + 2] == b"(":
+            close = self._closing(at + 2, 41)
+            return self.limit if close is None else close + 1
+        return at + 1
+
+    def _braced(self, at: int, close: int, quoted: bool) -> Part:
+        """``${…}`` taken apart."""
+        data = self.data
+        position = at + 2
+        kind = ""
+        first = data[position : position + 1]
+        if first in (b"#", b"!") and position + 1 < close and data[position + 1 : position + 2] not in b":-=?+%/,^}":
+            kind, position = first.decode(), position + 1
+        match = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]").match(data, position, close)
+        if match is None:
+            return Unread(at, close + 1, quoted)
+        name, position = match[0].decode(), match.end()
+        index = None
+        if data[position : position + 1] == b"[":
+            stop = Lexer(data, close)._closing(position + 1, 93)
+            if stop is None:
+                return Unread(at, close + 1, quoted)
+            index, position = (position + 1, stop), stop + 1
+        rest = data[position:close].decode("utf-8", "surrogateescape")
+        operator = next((each for each in _OPERATORS if rest.startswith(each)), "")
+        if rest and not operator:
+            return Unread(at, close + 1, quoted)
+        return Parameter(at, close + 1, quoted, name, kind, index, operator, (position + len(operator), close))
+
+
+def decoded(data: bytes) -> str:
+    """Source bytes as text."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _bytes_of(data: bytes) -> frozenset[bytes]:
+    return frozenset(data[i : i + 1] for i in range(len(data)))
+
+
+def _plain(word: Word) -> str:
+    part = word.parts[0] if len(word.parts) == 1 else None
+    return part.text if isinstance(part, Literal) and not part.quoted else ""
+
+
+def braces(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
+    """``x{a,b}``, ``{1..3}``: the words that one word is before anything else is expanded."""
+    if not any(isinstance(part, Literal) and not part.quoted and "{" in part.text for part in parts):
+        return [tuple(parts)]
+    return [_with_names(made) for made in _braced_words(parts, 0)]
+
+
+def _braced_words(parts: Sequence[Part], depth: int) -> list[tuple[Part, ...]]:
+    opening = _find(parts, "{", 0)
+    bare = False
+    while opening is not None and depth < _MAX_DEPTH:
+        found = _alternatives(parts, opening)
+        if found is not None and bare:  # {a},b}: what bash makes of it, it decides by its own history
+            return [(Unread(parts[0].start_byte, parts[-1].end_byte),)]
+        if found is not None:
+            before, alternatives, after = found
+            inner = [made for each in alternatives for made in _braced_words(each, depth + 1)]
+            behind = _braced_words(after, depth + 1)
+            if len(inner) * len(behind) > _MAX_BRACES:
+                return [(Unread(parts[0].start_byte, parts[-1].end_byte),)]
+            return [(*before, *each, *rest) for each in inner for rest in behind]
+        closing = _find(parts, "}", opening + 1)
+        bare = bare or (closing is not None and _find(parts, "}", closing + 1) is not None)
+        opening = _find(parts, "{", opening + 1)
+    if bare and _find(parts, ",", 0) is not None:
+        return [(Unread(parts[0].start_byte, parts[-1].end_byte),)]
+    return [tuple(parts)]
+
+
+def _with_names(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """``$A{x,y}`` is ``$Ax $Ay``: what braces put behind a name without its own belongs to it."""
+    found: list[Part] = []
+    for part in _joined(parts):
+        last = found[-1] if found else None
+        named = isinstance(last, Parameter) and last.end_byte - last.start_byte == len(last.name) + 1
+        if named and isinstance(last, Parameter) and last.name.isidentifier() and not last.quoted:
+            more = re.match(r"\w+", part.text, re.ASCII) if isinstance(part, Literal) and not part.quoted else None
+            if more is not None and isinstance(part, Literal):
+                name = last.name + more[0]
+                found[-1] = Parameter(last.start_byte, last.end_byte + len(more[0]), False, name)
+                size = len(more[0]) if part.exact else 0
+                found.append(
+                    Literal(part.start_byte + size, part.end_byte, False, part.text[len(more[0]) :], part.exact)
+                )
+                continue
+        found.append(part)
+    return tuple(found)
+
+
+def _find(parts: Sequence[Part], character: str, start: int) -> int | None:
+    """The place of an unquoted character, counted over parts: a character of a literal is one, another part is one."""
+    place = 0
+    for part in parts:
+        if isinstance(part, Literal) and not part.quoted:
+            for each in part.text:
+                if place >= start and each == character:
+                    return place
+                place += 1
+        else:
+            place += 1
+    return None
+
+
+def _cells(parts: Sequence[Part]) -> list[Part]:
+    """Parts with each unquoted character by itself."""
+    found: list[Part] = []
+    for part in parts:
+        if isinstance(part, Literal) and not part.quoted:
+            at = part.start_byte
+            for each in part.text:
+                size = len(each.encode("utf-8", "surrogateescape")) if part.exact else 0
+                found.append(Literal(at, at + size, False, each, part.exact))
+                at += size
+        else:
+            found.append(part)
+    return found
+
+
+def _joined(cells: Sequence[Part]) -> list[Part]:
+    """Characters put together again."""
+    found: list[Part] = []
+    for cell in cells:
+        last = found[-1] if found else None
+        if isinstance(cell, Literal) and isinstance(last, Literal) and not cell.quoted and not last.quoted:
+            exact = last.exact and cell.exact and last.end_byte == cell.start_byte
+            found[-1] = Literal(last.start_byte, cell.end_byte, False, last.text + cell.text, exact)
+        else:
+            found.append(cell)
+    return found
+
+
+def _alternatives(parts: Sequence[Part], opening: int) -> tuple[list[Part], list[list[Part]], list[Part]] | None:
+    cells = _cells(parts)
+    depth, commas, closing = 0, [], None
+    for place in range(opening + 1, len(cells)):
+        cell = cells[place]
+        if not isinstance(cell, Literal) or cell.quoted:
+            continue
+        if cell.text == "{":
+            depth += 1
+        elif cell.text == "}":
+            if not depth:
+                closing = place
+                break
+            depth -= 1
+        elif cell.text == "," and not depth:
+            commas.append(place)
+    if closing is None:
+        return None
+    before, after = _joined(cells[:opening]), _joined(cells[closing + 1 :])
+    if commas:
+        edges = [opening, *commas, closing]
+        return before, [_joined(cells[a + 1 : b]) for a, b in pairwise(edges)], after
+    inside = cells[opening + 1 : closing]
+    if not all(isinstance(cell, Literal) and not cell.quoted for cell in inside):
+        return None
+    text = "".join(cell.text for cell in inside if isinstance(cell, Literal))
+    values = _sequence(text)
+    if values is None:
+        return None
+    first, last = cells[opening].start_byte, cells[closing].end_byte
+    return before, [[Literal(first, last, False, value, False)] for value in values], after
+
+
+def _sequence(text: str) -> list[str] | None:
+    match = re.fullmatch(r"(-?\d{1,6})\.\.(-?\d{1,6})(?:\.\.(-?\d{1,6}))?", text)
+    if match is not None:
+        first, last = int(match[1]), int(match[2])
+        step = abs(int(match[3] or 1)) or 1
+        padded = any(re.match(r"-?0\d", each) for each in (match[1], match[2]))
+        width = max(len(match[1]), len(match[2])) if padded else 0
+        numbers = range(first, last + 1, step) if first <= last else range(first, last - 1, -step)
+        return [f"{number:0{width}d}" for number in numbers] if len(numbers) <= 256 else None
+    letters = re.fullmatch(r"([A-Za-z])\.\.([A-Za-z])", text)
+    if letters is None:
+        return None
+    first, last = ord(letters[1]), ord(letters[2])
+    codes = range(first, last + 1) if first <= last else range(first, last - 1, -1)
+    return None if any(not chr(code).isalpha() for code in codes) else [chr(code) for code in codes]

@@ -1,0 +1,69 @@
+"""Which commands a shell script runs: the whole script, a part of a file, or the word that ``bash -c`` is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gonogo.evidence.shell.compound import follow
+from gonogo.evidence.shell.shell import Shell, ShellCommand
+from gonogo.evidence.shell.state import State, Variable
+from gonogo.evidence.shell.substitution import output
+from gonogo.evidence.shell.text import ShellWord
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding import Text
+
+__all__ = ["ShellCommand", "read_shell", "read_word"]
+
+
+def read_shell(
+    source: SourceFile,
+    cwd: Path,
+    *,
+    cwd_known: bool = False,
+    arguments: Sequence[ShellWord] | None = None,
+    environment: dict[str, Variable] | None = None,
+    given: dict[str, str] | None = None,
+    part: tuple[int, int] | None = None,
+    notes: list[Text] | None = None,
+) -> list[ShellCommand]:
+    """The commands that a script runs, in order. ``arguments`` of None: it is read as it runs without any.
+
+    ``part``: only these bytes of the source are the script. ``notes`` is given what was not followed.
+    """
+    shell = Shell(source, given, output, follow)
+    state = State(cwd)
+    state.cwd_known = cwd_known
+    state.variables = dict(environment or {})
+    if arguments is not None:
+        state.positional, state.arguments_given = tuple(arguments), True
+    try:
+        if part is None:
+            shell.run(state)
+        else:
+            root = shell.parsed_part(*part)
+            with shell.within_part(part[1]):
+                shell.statements(root.children if root is not None else (), state)
+                shell.at_exit(state)
+    except RecursionError:
+        pass
+    if notes is not None:
+        notes += shell.notes
+    return shell.commands
+
+
+def read_word(
+    word: ShellWord, outer: ShellCommand, environment: dict[str, Variable], given: dict[str, str]
+) -> list[ShellCommand]:
+    """The commands of ``bash -c WORD`` in an outer script, which stand where they are written there."""
+    shell = Shell(word.place.source, given, output, follow)
+    state = State(outer.cwd)
+    state.cwd_known = outer.cwd_known
+    # What stands in double quotes is expanded by the outer shell, whose variables are all known there.
+    state.variables = {**outer.shell, **environment}
+    state.written = dict(outer.written)
+    try:
+        shell.run_text([word], state, outer.place)
+    except RecursionError:
+        return []
+    return shell.commands

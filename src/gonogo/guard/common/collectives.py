@@ -1,0 +1,304 @@
+"""The last collectives of a rank, in a ring: what each was, and where it was called, for some microseconds a call."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from types import CodeType, ModuleType
+from typing import Any
+
+from gonogo.evidence.guarded.records import CalledCollective, Phase, Queue
+from gonogo.finding.frame import Frame
+from gonogo.guard.common.faults import fault, off
+from gonogo.guard.common.frames import GONOGO, frame_of
+
+KEPT = 20
+_DEPTH = 20
+_FRAMES_KEPT = 8
+_PART = "collectives"
+_JOINING = ("init_process_group", "new_group")
+_BETWEEN_TWO = ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
+_TO_ALL = (
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_gather",
+    "all_gather_coalesced",
+    "all_gather_into_tensor",
+    "all_gather_object",
+    "all_gather_single",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather",
+    "gather_object",
+    "monitored_barrier",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_single",
+    "reduce_scatter_tensor",
+    "scatter",
+    "scatter_object_list",
+)
+_PEERS = ("src", "dst", "group_src", "group_dst")
+# Where an argument stands when it is not named: (group, peer); what is not here takes it by name only.
+_GROUP_AT = {
+    "all_reduce": 2, "all_reduce_coalesced": 2, "all_gather": 2, "all_gather_coalesced": 2, "all_gather_object": 2,
+    "all_gather_into_tensor": 2, "all_gather_single": 2, "all_to_all": 2, "all_to_all_single": 4, "barrier": 0,
+    "broadcast": 2, "broadcast_object_list": 2, "gather": 3, "gather_object": 3, "monitored_barrier": 0, "reduce": 3,
+    "reduce_scatter": 3, "reduce_scatter_single": 3, "reduce_scatter_tensor": 3, "scatter": 3,
+    "scatter_object_list": 3, "send": 2, "recv": 2, "isend": 2, "irecv": 2, "send_object_list": 2,
+    "recv_object_list": 2,
+}  # fmt: skip
+_PEER_AT = {
+    "broadcast": 1, "broadcast_object_list": 1, "gather": 2, "gather_object": 2, "reduce": 1, "scatter": 2,
+    "scatter_object_list": 2, "send": 1, "recv": 1, "isend": 1, "irecv": 1, "send_object_list": 1,
+    "recv_object_list": 1,
+}  # fmt: skip
+
+
+class _Entry:
+    """One call, as little as can be kept of it: neither tensors nor frames, which would hold memory."""
+
+    __slots__ = (
+        *("dtype", "group", "index", "operator", "over", "peer"),
+        *("phase", "returned", "shapes", "stack", "step", "time"),
+    )
+
+    def __init__(self, operator: str, group: str, index: int) -> None:
+        self.operator = operator
+        self.group = group
+        self.index = index
+        self.shapes: tuple[tuple[int, ...], ...] = ()
+        self.dtype: Any = None
+        self.peer: int | None = None
+        self.stack: list[tuple[CodeType, int]] = []
+        self.time = time.monotonic()
+        self.phase: Phase = "load"
+        self.step = 0
+        self.returned = False
+        self.over = False
+        """As ``returned``, but also where the call has raised."""
+
+
+class Ring:
+    """The last collectives that this process called, and how many in each group."""
+
+    def __init__(self) -> None:
+        self.entries: deque[_Entry] = deque(maxlen=KEPT)
+        self.counts: dict[str, int] = {}
+        """Calls by group; those between two ranks, and the making of groups, under names of their own."""
+        self.total = 0
+        self.phase: Phase = "load"
+        self.step = 0
+        self._within = threading.local()
+
+    @property
+    def waiting(self) -> float | None:
+        """Since when (monotonic) the newest call has not come back; None where it has."""
+        if not self.entries or self.entries[-1].over:
+            return None
+        return self.entries[-1].time
+
+    def enter(self, operator: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> _Entry:
+        """Note a call that begins."""
+        group = _group_name(operator, arguments, named)
+        key = _counted_under(operator, group)
+        index = self.counts.get(key, 0)
+        self.counts[key] = index + 1
+        self.total += 1
+        entry = _Entry(operator, group, index)
+        entry.phase, entry.step = self.phase, self.step
+        entry.shapes, entry.dtype = _shapes(arguments, named)
+        entry.peer = _peer(operator, arguments, named)
+        frame: Any = sys._getframe(2)
+        stack = entry.stack
+        for _ in range(_DEPTH):
+            if frame is None:
+                break
+            stack.append((frame.f_code, frame.f_lasti))
+            frame = frame.f_back
+        self.entries.append(entry)
+        return entry
+
+    def watching(self, operator: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """The function of torch.distributed with its calls noted; those that it makes itself are not."""
+        within = self._within
+
+        @functools.wraps(original)
+        def watched(*arguments: Any, **named: Any) -> Any:
+            if _PART in off or getattr(within, "a_call", False):
+                return original(*arguments, **named)
+            within.a_call = True
+            entry = None
+            try:
+                try:
+                    entry = self.enter(operator, arguments, named)
+                except Exception as error:
+                    fault(_PART, error)
+                answer = original(*arguments, **named)
+                if entry is not None:
+                    entry.returned = True
+                return answer
+            finally:
+                within.a_call = False
+                if entry is not None:
+                    entry.over = True
+
+        watched.gonogo_watches = original  # type: ignore[attr-defined]
+        return watched
+
+    def collectives(self) -> tuple[CalledCollective, ...]:
+        """The last calls as facts, the latest last."""
+        now = time.monotonic()
+        groups = _ranks_by_group()
+        return tuple(_fact(entry, now, groups) for entry in list(self.entries))
+
+    def watch(self, module: ModuleType) -> None:
+        """Note the calls of the collectives of ``torch.distributed.distributed_c10d``."""
+        for operator in (*_JOINING, *_TO_ALL, *_BETWEEN_TWO):
+            original = getattr(module, operator, None)
+            if original is None or hasattr(original, "gonogo_watches"):
+                continue
+            watched = self.watching(operator, original)
+            setattr(module, operator, watched)
+            public = sys.modules.get("torch.distributed")
+            if public is not None and getattr(public, operator, None) is original:
+                setattr(public, operator, watched)
+
+
+def _counted_under(operator: str, group: str) -> str:
+    if operator in _JOINING:
+        return "groups"
+    return f"{group} between two" if operator in _BETWEEN_TWO else group
+
+
+def _group_name(operator: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> str:
+    if operator in _JOINING:
+        return ""
+    group = named.get("group")
+    if group is None:
+        at = _GROUP_AT.get(operator, len(arguments))
+        group = arguments[at] if len(arguments) > at else None
+    if group is None:
+        try:
+            group = sys.modules["torch.distributed.distributed_c10d"]._get_default_group()
+        except ValueError:  # there is none yet: the call itself is about to say so
+            return ""
+    return str(getattr(group, "group_name", ""))
+
+
+def _peer(operator: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> int | None:
+    at = _PEER_AT.get(operator)
+    if at is None:
+        return None
+    value = next((named[name] for name in _PEERS if named.get(name) is not None), None)
+    if value is None and len(arguments) > at:
+        value = arguments[at]
+    return value if isinstance(value, int) else None
+
+
+def _shapes(arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[tuple[int, ...], ...], Any]:
+    tensor = sys.modules["torch"].Tensor
+    shapes: list[tuple[int, ...]] = []
+    dtype = None
+    for value in (*arguments[:2], *named.values()):
+        several = value[:4] if isinstance(value, list | tuple) else (value,)
+        for one in several:
+            if isinstance(one, tensor):
+                shapes.append(tuple(one.shape))
+                dtype = dtype or one.dtype
+    return tuple(shapes[:6]), dtype
+
+
+def _ranks_by_group() -> dict[str, tuple[int, ...]]:
+    module: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if module is None:
+        return {}
+    world = module._world
+    return {str(name): tuple(sorted(world.pg_group_ranks.get(group, ()))) for group, name in world.pg_names.items()}
+
+
+def _fact(entry: _Entry, now: float, groups: dict[str, tuple[int, ...]]) -> CalledCollective:
+    return CalledCollective(
+        operator=entry.operator,
+        group=entry.group,
+        ranks=groups.get(entry.group, ()),
+        index=entry.index,
+        shapes=entry.shapes,
+        dtype=str(entry.dtype).removeprefix("torch.") if entry.dtype is not None else "",
+        peer=entry.peer,
+        frames=_frames(entry.stack),
+        phase=entry.phase,
+        step=entry.step,
+        ago=round(now - entry.time, 3),
+        returned=entry.returned,
+    )
+
+
+def _frames(stack: list[tuple[CodeType, int]]) -> tuple[Frame, ...]:
+    """The innermost frames outside torch, outermost first."""
+    found: list[Frame] = []
+    for code, instruction in stack:
+        if code.co_filename.startswith(GONOGO):
+            continue
+        frame = frame_of(code.co_filename, _line_of(code, instruction), code.co_name)
+        if frame is not None and frame.owner != "torch":
+            found.append(frame)
+    kept = found[:_FRAMES_KEPT]
+    if not any(frame.owner == "user" for frame in kept):
+        kept += [frame for frame in found[_FRAMES_KEPT:] if frame.owner == "user"][:1]
+    return tuple(reversed(kept))
+
+
+def _line_of(code: CodeType, instruction: int) -> int:
+    return next((line or 0 for start, end, line in code.co_lines() if start <= instruction < end), 0)
+
+
+def queues() -> tuple[Queue, ...]:
+    """How far each group's collectives have come, as its process group counts them, those made by C++ among them."""
+    module: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if module is None:
+        return ()
+    try:
+        states = _nccl_states()
+    except Exception:  # another torch's flight recorder
+        states = {}
+    found = []
+    for group, name in list(module._world.pg_names.items()):
+        try:
+            enqueued = int(group._get_sequence_number_for_group())
+        except Exception:  # a backend that does not count
+            continue
+        started, completed = states.get(str(name), (None, None))
+        found.append(Queue(str(name), enqueued, started, completed))
+    return tuple(found)
+
+
+def _nccl_states() -> dict[str, tuple[int | None, int | None]]:
+    """By group: the last collective that NCCL started, and completed, from torch's flight recorder."""
+    import json
+
+    torch = sys.modules["torch"]
+    dump = getattr(torch._C._distributed_c10d, "_dump_nccl_trace_json", None)
+    if dump is None or not torch.cuda.is_initialized():
+        return {}
+    dump_ = json.loads(dump(includeCollectives=False, onlyActive=False))
+    config = dump_.get("pg_config", {})
+    states: dict[str, tuple[int | None, int | None]] = {}
+    for number, state in dump_.get("pg_status", {}).items():
+        name = config.get(number, {}).get("name", number)
+        states[str(name)] = (_number(state, "last_started_collective"), _number(state, "last_completed_collective"))
+    return states
+
+
+def _number(state: dict[str, Any], name: str) -> int | None:
+    try:
+        return int(state[name])
+    except (KeyError, TypeError, ValueError):
+        return None

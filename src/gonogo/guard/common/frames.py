@@ -1,0 +1,80 @@
+"""Python stacks as facts: whose code each frame is, without the guard's own."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+from gonogo.evidence.guarded.records import Thread
+from gonogo.finding.frame import Frame, Owner
+
+GONOGO = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+_STDLIB = tuple(
+    {os.path.realpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")}
+    | {os.path.dirname(os.path.abspath(os.__file__)) + os.sep}
+)
+_INSIDE = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_LIMIT = 120
+
+
+def owner_of(path: str) -> Owner:
+    """Whose code a file is: torch's, a library's (the standard library included) or the user's."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.__file__ and path.startswith(os.path.dirname(torch.__file__) + os.sep):
+        return "torch"
+    return "library" if any(part in path for part in _INSIDE) or path.startswith(_STDLIB) else "user"
+
+
+def frame_of(path: str, line: int, function: str) -> Frame | None:
+    """A frame as a fact; None for the guard's own, and for Python's machinery."""
+    if path.startswith(("<frozen", GONOGO)) or path.endswith(f"{os.sep}runpy.py"):
+        return None
+    text = linecache.getline(path, line).strip()[:200] if line else ""
+    return Frame(path, line, function, text, owner_of(path))
+
+
+def frames_of_traceback(traceback: TracebackType | None) -> tuple[Frame, ...]:
+    """The frames of an exception, outermost call first."""
+    found = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if frame := frame_of(code.co_filename, traceback.tb_lineno, code.co_name):
+            found.append(frame)
+        traceback = traceback.tb_next
+    return tuple(found[-_LIMIT:])
+
+
+def frames_of_stack(innermost: FrameType | None) -> tuple[Frame, ...]:
+    """The frames of a running call, outermost call first."""
+    made = (frame_of(one.f_code.co_filename, one.f_lineno or 0, one.f_code.co_name) for one in outwards(innermost))
+    return tuple(reversed([frame for frame in made if frame is not None]))
+
+
+def outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame and those that called it, innermost first, up to a limit."""
+    count = 0
+    while frame is not None and count < _LIMIT:
+        yield frame
+        frame = frame.f_back
+        count += 1
+
+
+def all_threads() -> tuple[Thread, ...]:
+    """Where every Python thread but this one is, the main thread first."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    main, here = threading.main_thread().ident, threading.get_ident()
+    frames: dict[int, Any] = sys._current_frames()
+    order = sorted((ident for ident in frames if ident != here), key=lambda ident: ident != main)
+    return tuple(Thread(names.get(ident) or str(ident), frames_of_stack(frames[ident])) for ident in order[:40])
+
+
+def main_frame() -> FrameType | None:
+    """The innermost frame of the main thread."""
+    ident = threading.main_thread().ident
+    return sys._current_frames().get(ident) if ident is not None else None

@@ -1,0 +1,168 @@
+"""The memory of a rank, sampled without waiting for the GPU, and where it is going."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from gonogo.evidence.guarded.records import Memory, Warned
+from gonogo.guard.common import nvml
+
+_Watched = Literal["host-memory", "gpu-memory"]
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def sample(local_rank: int) -> Memory:
+    """What this process holds now; some ten microseconds, more where there is a GPU."""
+    available, _ = host_memory()
+    allocated = reserved = 0
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        state = torch.cuda.memory_stats_as_nested_dict()
+        allocated = state["allocated_bytes"]["all"]["current"]
+        reserved = state["reserved_bytes"]["all"]["current"]
+    gpu = nvml.memory_of(local_rank)
+    return Memory(
+        time.time(), resident(), available, allocated, reserved, gpu.used if gpu else 0, gpu.total if gpu else 0
+    )
+
+
+def resident() -> int:
+    """Resident memory of this process."""
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * _PAGE
+
+
+def host_memory() -> tuple[int, int]:
+    """(what this process may still take, all there is): the machine's, or its container's where that is less."""
+    available = total = 0
+    with open("/proc/meminfo", "rb") as file:
+        for line in file:
+            if line.startswith(b"MemTotal:"):
+                total = int(line.split()[1]) << 10
+            elif line.startswith(b"MemAvailable:"):
+                available = int(line.split()[1]) << 10
+                break
+    for folder, limit_name, used_name in _limits():
+        limit, used = _number(f"{folder}/{limit_name}"), _number(f"{folder}/{used_name}")
+        if limit is not None and used is not None and limit < total:
+            # Cached file pages count as used, and are given up when memory is short.
+            cached = _cached(f"{folder}/memory.stat")
+            available, total = min(available, max(limit - used + cached, 0)), limit
+    return available, total
+
+
+@cache
+def _limits() -> tuple[tuple[str, str, str], ...]:
+    """(folder, file of the limit, file of what is used) of each control group that this process is in."""
+    found = []
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return ()
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, names = "/sys/fs/cgroup", ("memory.max", "memory.current")
+        elif "memory" in controllers.split(","):
+            root, names = "/sys/fs/cgroup/memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        else:
+            continue
+        parts = [part for part in path.split("/") if part]
+        for count in range(len(parts), -1, -1):
+            folder = "/".join([root, *parts[:count]])
+            if os.path.isfile(f"{folder}/{names[0]}"):
+                found.append((folder, *names))
+    return tuple(found)
+
+
+def _number(path: str) -> int | None:
+    try:
+        with open(path, "rb") as file:
+            return int(file.read())
+    except (OSError, ValueError):  # "max": no limit
+        return None
+
+
+def _cached(path: str) -> int:
+    try:
+        with open(path, "rb") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith(b"inactive_file ")), 0)
+    except (OSError, ValueError):
+        return 0
+
+
+class MemoryWatch:
+    """Warns, once for each, where the host's memory or the GPU's will soon be used up."""
+
+    _STEPS, _SECONDS = 200, 600.0
+
+    def __init__(self) -> None:
+        self._trends: dict[_Watched, Trend] = {"host-memory": Trend(), "gpu-memory": Trend()}
+        self._warned: set[_Watched] = set()
+
+    def look(self, step: int, held: Memory, median: float) -> Iterator[Warned]:
+        """What is to be said after a step. ``median``: seconds that a step takes."""
+        if held.host_bytes:
+            # The ranks of a machine share its memory, and grow alike.
+            sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1") or 1)
+            yield from self._add("host-memory", step, held.host_bytes, held.host_available, sharing, median)
+        if held.gpu_total:
+            cached = held.gpu_reserved - held.gpu_allocated
+            left = held.gpu_total - held.gpu_used + cached
+            yield from self._add("gpu-memory", step, held.gpu_allocated, left, 1, median)
+
+    def _add(self, what: _Watched, step: int, held: int, left: int, sharing: int, median: float) -> Iterator[Warned]:
+        self._trends[what].add(step, held)
+        grows = self._trends[what].per_step()
+        if not grows or what in self._warned:
+            return
+        steps = left / (grows * sharing)
+        seconds = steps * median
+        if steps <= self._STEPS or seconds <= self._SECONDS:
+            self._warned.add(what)
+            yield Warned(time.time(), what, step, grows, held, left, round(steps, 1), round(seconds, 1))
+
+
+class Trend:
+    """Whether something grows steadily from step to step, and how fast."""
+
+    NEEDED = 12
+    """Samples before anything is said."""
+    _LINEAR = 0.95  # of the variance that a line has to explain
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[int, int]] = deque(maxlen=60)
+
+    def add(self, step: int, size: int) -> None:
+        """Note what was held after a step."""
+        if not self._points or step > self._points[-1][0]:
+            self._points.append((step, size))
+
+    def per_step(self) -> float:
+        """Bytes by which it grows a step; 0 where it does not grow steadily, or not for long enough."""
+        points = list(self._points)
+        if len(points) < self.NEEDED:
+            return 0.0
+        slope, explained = _line(points)
+        recent, _ = _line(points[len(points) // 2 :])
+        # What slows down is a cache that fills, and not a leak.
+        return slope if slope > 0 and explained >= self._LINEAR and recent >= slope / 2 else 0.0
+
+
+def _line(points: list[tuple[int, int]]) -> tuple[float, float]:
+    """The slope of the line of least squares, and the share of the variance that it explains."""
+    mean_x = sum(x for x, _ in points) / len(points)
+    mean_y = sum(y for _, y in points) / len(points)
+    across = sum((x - mean_x) ** 2 for x, _ in points)
+    along = sum((y - mean_y) ** 2 for _, y in points)
+    both = sum((x - mean_x) * (y - mean_y) for x, y in points)
+    if not across or not along:
+        return 0.0, 0.0
+    return both / across, both * both / (across * along)

@@ -1,0 +1,122 @@
+"""Records on their way to the disk: appended as they come, so that they outlive the process."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections import deque
+
+from gonogo.evidence.guarded.files import BEAT, BEAT_MARK, PHASES, beat_path, encode, records_path
+from gonogo.evidence.guarded.records import Fault, Phase, Record
+from gonogo.guard.common.faults import fault
+from gonogo.guard.injection import FOLDER
+
+_WAIT = 5.0  # seconds: a shared folder that hangs may not hold an exception back for longer
+
+
+class RecordWriter:
+    """Appends one rank's records to its file, and keeps its last sign of life.
+
+    The training's own thread only queues records; the watching thread writes them. Where the folder can't be written
+    to any more, or is deleted, everything stops, and that is said once.
+    """
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self.folder = folder
+        self.rank = rank
+        self._queue: deque[Record] = deque(maxlen=10_000)
+        self._lock = threading.Lock()
+        self._file: int | None = None
+        self._beat: int | None = None
+        self._beaten = b""
+        self.broken = False
+        # `gonogo run` has made its folder, and says it where that is deleted: then it isn't made again.
+        self._ours = os.environ.get(FOLDER) != os.path.realpath(folder)
+        if not self._ours and not os.path.isdir(folder):
+            self.broken = True
+            return
+        try:
+            os.makedirs(folder, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            self._file = os.open(records_path(folder, rank), flags | os.O_APPEND, 0o666)
+            self._beat = os.open(beat_path(folder, rank), flags, 0o666)
+        except OSError as error:
+            self._fail(error)
+
+    def put(self, record: Record) -> None:
+        """Queue a record; costs no more than that."""
+        if not self.broken:
+            self._queue.append(record)
+
+    def now(self, record: Record) -> None:
+        """Write a record, and all that are queued, before this returns."""
+        self.put(record)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what is queued."""
+        if not self._queue or self.broken or not self._lock.acquire(timeout=_WAIT):
+            return
+        try:
+            while self._queue and self._file is not None and not self.broken:
+                line = memoryview(_line(self._queue.popleft()))
+                while line:
+                    line = line[os.write(self._file, line) :]
+        except OSError as error:
+            self._fail(error)
+        finally:
+            self._lock.release()
+
+    def beat(self, step: int, phase: Phase, inside: bool, collectives: int) -> None:
+        """Note how far the rank is, where that has changed."""
+        if self._beat is None or self.broken:
+            return
+        if self._is_deleted():
+            self._stop_unheard()
+            return
+        rest = (step, PHASES.index(phase), inside, os.getpid(), collectives)
+        state = BEAT.pack(BEAT_MARK, 0.0, *rest)
+        if state == self._beaten:
+            return
+        self._beaten = state
+        try:
+            os.pwrite(self._beat, BEAT.pack(BEAT_MARK, time.time(), *rest), 0)
+        except OSError as error:
+            self._fail(error)
+
+    def _is_deleted(self) -> bool:
+        """Whether the file of records was removed while it is open: what is written to it is lost."""
+        return self._file is not None and os.fstat(self._file).st_nlink == 0
+
+    def _stop_unheard(self) -> None:
+        if self._ours:
+            self._fail(FileNotFoundError(errno.ENOENT, "it was deleted", self.folder))
+        else:
+            self.broken = True
+            self._queue.clear()
+
+    def close(self) -> None:
+        """Let go of the files: what a process does that was forked off the rank."""
+        self.broken = True
+        self._queue.clear()
+        for file in (self._file, self._beat):
+            if file is not None:
+                os.close(file)
+        self._file = self._beat = None
+
+    def _fail(self, error: OSError) -> None:
+        self.broken = True
+        self._queue.clear()
+        fault(f"records in {self.folder}", error)
+
+
+def _line(record: Record) -> bytes:
+    """A record as a line; one that can't be written down becomes a fault of its own."""
+    try:
+        return encode(record)
+    except Exception as error:
+        part = f"a record of {type(record).__name__}"
+        fault(part, error)
+        return encode(Fault(time.time(), part, type(error).__name__, str(error)[:2000]))

@@ -1,0 +1,120 @@
+"""When the report is handed to a tracker: once for each of its runs, before that closes, or as the rank ends.
+
+The report is made by another process, so that nothing is imported into the training.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gonogo.finding import Text
+from gonogo.guard.common.faults import harmless
+from gonogo.guard.injection import FOLDER
+from gonogo.guard.trackers.detection import Handed, Tracker, found, writers
+from gonogo.guard.trackers.files import MARKDOWN, PAGE, SUMMARY, Summary
+
+if TYPE_CHECKING:
+    from gonogo.guard.common.state import RankState
+
+_STEPS = 10
+"""Steps at which it is looked for: who reports begins to before the first."""
+_PATIENCE = 120.0
+_FOR_OTHERS = 5.0
+"""Seconds to wait for the other ranks' ends."""
+_HANDED = Text(
+    "gonogo: findings so far: {count}; the report is also in {name} ({where})",
+    "gonogo：目前有 {count} 项发现；报告也已放入 {name}（{where}）",
+)
+
+_NOT_HANDED = Text(
+    "gonogo: could not send the report to {name} ({why}); training is not affected",
+    "gonogo：无法把报告交给 {name}（{why}）；训练不受影响",
+)
+
+
+class Trackers:
+    """Of one rank: what was found, and what was handed over already. ``finish`` has the rank's end written down."""
+
+    def __init__(self, state: RankState, finish: Callable[[], None]) -> None:
+        self._state = state
+        self._finish = finish
+        self._found: dict[str, Tracker] = {}
+        self._handed: set[str] = set()
+
+    @harmless("trackers")
+    def look(self) -> None:
+        """Look for trackers, in the thread that trains; a dictionary is asked, and no more."""
+        state = self._state
+        if not state.options.trackers or state.step > _STEPS or not state.speaks_for_all:
+            return
+        _of_trainer(state.trainer() if state.trainer is not None else None)
+        for tracker in found():
+            if not self._found:
+                atexit.register(self.hand_over)  # before that of the tracker, which was there first
+            self._found.setdefault(tracker.key, tracker)
+
+    @harmless("trackers")
+    def hand_over(self, key: str = "") -> None:
+        """Hand the report to each, or to the one that is about to close (``wandb`` of ``wandb 4f2a``)."""
+        state = self._state
+        if state.writer is None or state.writer.broken:
+            return
+        self.look()
+        due = [one for name, one in self._found.items() if name.startswith(key) and name not in self._handed]
+        self._handed |= {one.key for one in due}
+        if not due:
+            return
+        if not key or getattr(sys, "last_value", None) is not None:  # an exception has ended the program
+            self._finish()
+        state.writer.flush()
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="gonogo-") as folder:
+            handed = _written(state, state.writer.folder, folder, 0.0 if key else _FOR_OTHERS)
+            for tracker in due:
+                _hand(tracker, handed, state.options.language)
+
+
+def _hand(tracker: Tracker, handed: Handed, language: str) -> None:
+    try:
+        tracker.hand(handed)
+        said = _HANDED.format(count=len(handed.findings), name=tracker.name, where=tracker.where)
+    except Exception as error:  # a server that is gone, another release of it
+        said = _NOT_HANDED.format(name=tracker.name, why=f"{type(error).__name__}: {error}"[:300])
+    print(said.in_language(language), file=sys.stderr, flush=True)
+
+
+def _written(state: RankState, records: str, folder: str, seconds: float) -> Handed:
+    """The report, made by gonogo's own Python. Raises OSError, CalledProcessError, TimeoutExpired."""
+    import subprocess
+
+    variables = {name: value for name, value in os.environ.items() if name not in (FOLDER, "PYTHONHOME")}
+    variables["PYTHONPATH"] = str(Path(__file__).resolve().parents[3])  # of the training's, it needs none
+    words = ["-m", "gonogo.guard.trackers.report_files", records, folder, state.options.language, str(seconds)]
+    subprocess.run(
+        [state.options.python or sys.executable, *words],
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=_PATIENCE,
+        check=True,
+    )
+    summary = msgspec.json.decode(Path(folder, SUMMARY).read_bytes(), type=Summary)
+    markdown = Path(folder, MARKDOWN).read_text(encoding="utf-8")
+    return Handed(summary.findings, Path(folder, PAGE), markdown, state.step)
+
+
+def _of_trainer(trainer: Any) -> None:
+    """TensorBoard's writer of transformers' Trainer, which may have been made before the guard was."""
+    for callback in getattr(getattr(trainer, "callback_handler", None), "callbacks", ()):
+        writer = getattr(callback, "tb_writer", None)
+        if writer is not None and getattr(writer, "log_dir", None):
+            writers.setdefault(str(writer.log_dir), type(writer))

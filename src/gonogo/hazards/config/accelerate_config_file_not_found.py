@@ -1,0 +1,57 @@
+import os
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.paths import is_folder, may_exist
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
+
+_REFUSED = Pattern(r"The passed configuration file .{1,300} does not exist")
+_CURE = (
+    Text(
+        "Give the path of an existing file, absolute or from the folder that the command runs in",
+        "给出确实存在的文件：绝对路径，或相对于命令运行目录的路径",
+    ),
+)
+_CONFIRM = Text("ls PATH fails in the launch's directory", "在启动目录中 ls 该路径会失败")
+
+
+class AccelerateConfigFileNotFound(Hazard):
+    def in_launch(self, launch: Launch, run: Run) -> Findings:
+        """``--config_file`` of accelerate launch that names no file."""
+        if launch.launcher != "accelerate" or "config_file" not in launch.launcher_options:
+            return
+        field = launch.launcher_options.get("config_file")
+        written, path = field.string, launch.path_of(field)
+        if path is None or not written or may_exist(path) or os.path.normpath(path) in launch.written_files:
+            return
+        if os.path.isabs(os.path.expanduser(written)) and not is_folder(path.parent):
+            return  # another machine's path
+        if launch.source.data.count(os.fsencode(path.name)) > 1:
+            return  # something else in the script names it too, and may write it
+        sure = launch.cwd_known and not launch.in_container
+        if not sure and any(may_exist(folder / written) for folder in (*launch.cwd.parents,)[:3]):
+            return  # right from another working folder, which is where it may be started
+        yield self.finding(
+            Text(
+                "{written} is not a file (looked for as {path}): accelerate refuses it before it starts anything.",
+                "{written} 不是文件（按 {path} 查找）：accelerate 在启动任何进程之前就会报错退出。",
+            ).format(written=written, path=path),
+            certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+            cure=_CURE,
+            spans=field.span(),
+            confirm=() if sure else _CONFIRM,
+        )
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """accelerate's refusal."""
+        found = log.find(_REFUSED)
+        if found is not None:
+            yield self.log_finding(
+                found,
+                Text(
+                    "The file that --config_file names does not exist where accelerate launch runs.",
+                    "--config_file 指定的文件在 accelerate launch 运行处不存在。",
+                ),
+                cure=_CURE,
+                certainty=Certainty.CERTAIN,
+                confirm=_CONFIRM,
+            )

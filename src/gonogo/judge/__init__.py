@@ -1,0 +1,1 @@
+"""What all hazards find in one kind of evidence, and what several kinds say together as one list."""

@@ -1,0 +1,119 @@
+"""Logs that were pasted in part: what most often stands behind a traceback without its last line, or a line alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.log.truncated_traceback import cut_in
+from gonogo.evidence.patterns import Pattern
+from gonogo.finding import Certainty, Finding, Text
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import hazard_of, left_in_log
+
+_CURE = Text(
+    "Look at the full log; if this is the cause, `gonogo explain {name}` describes the fix",
+    "请查看完整日志；若确为此问题，`gonogo explain {name}` 说明如何解决",
+)
+_NO_LAST_LINE = Text("The traceback's last line, which is missing here", "调用栈的最后一行（此处缺失）")
+_NO_REST = Text(
+    "The lines around it, which are missing here: the traceback above, or the message's first line",
+    "它前后的内容（此处缺失）：上面的调用栈，或报错信息的第一行",
+)
+_ENDS_AT = Text(
+    "The log ends at {file}, in {function}, before the line that names the error. This is the error most "
+    "often raised there.",
+    "日志在 {file} 的 {function} 处中断，没有给出异常的那一行。此处最常抛出的就是这个问题。",
+)
+_LINE_LEFT = Text(
+    "The log is truncated: this line usually comes with this failure, but the line that would confirm it is missing.",
+    "日志不完整：这一行通常与此问题一起出现，但能确认它的内容不在其中。",
+)
+_LIKE_ITS_CASES = Text(
+    "The log ends before the line that names the error. Of all known failures, this one's traceback "
+    "matches the remaining frames best.",
+    "日志在给出异常的那一行之前中断。在 gonogo 已知的问题中，此问题的调用栈与这里留下的各帧最为相符。",
+)
+_MAX_LINES = 200
+"""Lines that may stand beside the one that names a failure, each of which is held against all hazards."""
+_FURTHER_OUT = 4
+"""How many frames from the innermost one are looked at where that tells nothing: a log may be cut anywhere."""
+
+
+def cut_short(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
+    """What a log that was cut may be of, each hazard once, the most frequent first, and a place before a lone line.
+
+    Nothing where the log has an exception with its frames, or with more than one line of its message: what can be
+    known of that the hazards have looked for.
+    """
+    if any(error.role is Role.ROOT and (error.frames or "\n" in error.message) for error in log.errors):
+        return
+    asked = list(filter(_counts_in(log), left_in_log(log)))
+    if not asked:
+        return
+    from gonogo.judge.similar.find import threads_of_hazards
+
+    threads = threads_of_hazards()
+    asked.sort(key=lambda hazard: -threads[hazard.name])
+    hazards = {hazard.name: hazard for hazard in asked}
+    for finding in (*_ended_where(log, asked), *_left_over(log, asked)):
+        if (hazard := hazards.pop(finding.hazard, None)) is not None:
+            yield hazard, finding
+
+
+def like_cases(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
+    """The hazards whose own cases have most of the frames that are left, where nothing else is known of a cut log."""
+    if not log.cut or any(error.role is Role.ROOT for error in log.errors):
+        return
+    from gonogo.judge.similar.find import hazards_like
+
+    for hazard in filter(_counts_in(log), filter(None, map(hazard_of, hazards_like(log)))):
+        yield hazard, _possible(hazard, log.cut[0], _LIKE_ITS_CASES, _NO_LAST_LINE)
+
+
+def _counts_in(log: FailureLog) -> Callable[[Hazard], bool]:
+    outside = outside_training(log)
+    return lambda hazard: not outside or getattr(hazard, "anywhere", False)
+
+
+def _ended_where(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
+    """The hazards at whose places a traceback without its last line ends; none where the log has another error."""
+    if not log.cut or any(error.role is Role.ROOT for error in log.errors):
+        return
+    # Where the innermost frame was cut too, the call in the one above it says what it was.
+    innermost = 1 if all(error.frames and error.frames[-1].code for error in log.cut) else 2
+    for within in (innermost, _FURTHER_OUT):
+        found = list(_ended_within(log, hazards, within))
+        yield from found
+        if found:
+            return
+
+
+def _ended_within(log: FailureLog, hazards: Iterable[Hazard], within: int) -> Iterator[Finding]:
+    for hazard in hazards:
+        cut = cut_in(log, *hazard.ends_at, within=within) if hazard.ends_at else None
+        if cut is None or cut.innermost is None:
+            continue
+        place = cut.innermost
+        where = _ENDS_AT.format(file=place.path.rpartition("/")[2], function=place.function or "?")
+        yield _possible(hazard, cut, where, _NO_LAST_LINE)
+
+
+def _left_over(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
+    """The hazards of which a line is left that stands beside the one that names them."""
+    traces = "|".join(re.escape(trace) for hazard in hazards for trace in hazard.traces)
+    lines = tuple(islice(log.find_all(Pattern(traces)), _MAX_LINES)) if traces else ()
+    for hazard in hazards if lines else ():
+        line = next((line for line in lines if any(trace in line.text for trace in hazard.traces)), None)
+        if line is not None:
+            yield _possible(hazard, line, _LINE_LEFT)
+
+
+def _possible(hazard: Hazard, evidence: LoggedError | LineMatch, cause: Text, confirm: Text = _NO_REST) -> Finding:
+    return hazard.log_finding(
+        evidence, cause, cure=_CURE.format(name=hazard.name), certainty=Certainty.POSSIBLE, confirm=confirm
+    )

@@ -1,0 +1,98 @@
+"""What all hazards find in a rehearsal's record: from the record itself, and from its exceptions as from a log."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.line import LogLine
+from gonogo.evidence.rehearsal.failures import (
+    FailedRanks,
+    assumption_before,
+    failed_ranks,
+    failure_places,
+    is_shortage,
+    less_data_before,
+)
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.evidence.setup import Setup
+from gonogo.finding import Certainty, Finding, Severity, best_first
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards
+from gonogo.judge.log_findings import findings_in_log
+
+
+def findings_in_rehearsal(record: RehearsalRecord) -> tuple[Finding, ...]:
+    """What all hazards find, best first.
+
+    Exceptions that no hazard explains from the record go through the hazards' ``in_log``, as a log's would; fallbacks
+    speak only for ranks that nothing else explains for certain.
+    """
+    findings, explained = findings_in_record(record)
+    for failed in failed_ranks(record):
+        if not set(failed.ranks) <= explained and not is_shortage(failed.first, failed.failure):
+            for finding in _explained_as_log(record, failed):
+                findings.append(finding)
+                if finding.certainty is Certainty.CERTAIN:
+                    explained |= set(failed.ranks)
+    for finding in fallback_findings(record):
+        if not set(finding.ranks) <= explained:
+            findings.append(finding)
+            explained |= set(finding.ranks)
+    return best_first(findings)
+
+
+def findings_in_record(record: RehearsalRecord) -> tuple[list[Finding], set[int]]:
+    """What all hazards but fallbacks find in the record itself, and the ranks whose end that explains.
+
+    Of two that speak of the same ranks, the one that yields to the other is silent.
+    """
+    hazards = {hazard.name: hazard for hazard in all_hazards() if not hazard.fallback}
+    found = [finding for hazard in hazards.values() for finding in hazard.in_rehearsal(record)]
+
+    def yields(finding: Finding) -> bool:
+        others = hazards[finding.hazard].yields_to
+        return any(other.hazard in others and set(other.ranks) & set(finding.ranks) for other in found)
+
+    kept = [finding for finding in found if not yields(finding)]
+    explaining = [f for f in kept if f.severity is Severity.ERROR and hazards[f.hazard].explains_failure]
+    return kept, {rank for finding in explaining for rank in finding.ranks}
+
+
+def fallback_findings(record: RehearsalRecord) -> list[Finding]:
+    """What fallbacks say of the record, whatever else was found."""
+    return [finding for hazard in all_hazards() if hazard.fallback for finding in hazard.in_rehearsal(record)]
+
+
+def _explained_as_log(record: RehearsalRecord, failed: FailedRanks) -> Iterator[Finding]:
+    """The root cause that the hazards see in the exception's traceback, at its places in the code."""
+    failure, first = failed.failure, failed.first
+    text = failure.traceback or f"{failure.type}: {failure.message}"
+    if failure.type == "SystemExit" and failure.message not in text:  # argparse's, which it printed by itself
+        text = f"{failure.message}\n{text}"
+    setup = Setup(
+        version_texts=first.versions, deepspeed_config=first.deepspeed_config, launch=shlex.join(record.command)
+    )
+    log = FailureLog([LogLine("", number, line) for number, line in enumerate(text.splitlines(), 1)], setup)
+    # A hazard that reads records has judged by more than the exception's words.
+    judged = {hazard.name for hazard in all_hazards() if type(hazard).in_rehearsal is not Hazard.in_rehearsal}
+    for finding in findings_in_log(log)[:1]:
+        if (
+            finding.certainty is Certainty.POSSIBLE
+            or finding.severity is not Severity.ERROR
+            or finding.hazard in judged
+        ):
+            continue
+        # A branch taken on a value that a rehearsal can't know may be why it failed.
+        surely = assumption_before(first, failure) is None and less_data_before(first, failure) is None
+        surely = surely and failure.type != "ModuleNotFoundError"  # the run's machine may have it
+        yield replace(
+            finding,
+            certainty=finding.certainty if surely else Certainty.LIKELY,
+            spans=failure_places(failure),
+            ranks=failed.ranks,
+            module=finding.module or failure.module,
+        )

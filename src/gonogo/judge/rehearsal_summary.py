@@ -1,0 +1,149 @@
+"""What a report says of a rehearsal, from its record."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
+from gonogo.evidence.rehearsal.record import (
+    CATEGORIES,
+    DeviceMemory,
+    Failure,
+    Frame,
+    MemoryTimeline,
+    RankRecord,
+    RehearsalRecord,
+    categories_of,
+)
+from gonogo.finding import rehearsal
+
+_T = TypeVar("_T")
+
+
+def rehearsal_summary(record: RehearsalRecord, folder: str) -> rehearsal.Rehearsal:
+    """The record without what differs from run to run; the user's paths as seen from the folder."""
+    return rehearsal.Rehearsal(
+        command=tuple(record.command),
+        launcher=record.launcher,
+        world_size=record.world_size,
+        nodes=record.nodes,
+        ranks_per_node=record.ranks_per_node,
+        accelerator=record.accelerator.name,
+        accelerator_bytes=record.accelerator.total_bytes,
+        allowance_bytes=record.accelerator.allowance_bytes,
+        steps=record.steps,
+        seconds=round(record.seconds, 3),
+        host_per_node=host_per_node(record),
+        versions=record.ranks[0].versions if record.ranks else {},
+        divergence=record.divergence,
+        ranks=tuple(_rank(rank, folder) for rank in record.ranks),
+    )
+
+
+def host_per_node(record: RehearsalRecord) -> rehearsal.NodeMemory | None:
+    """Host memory of the fullest node of which a rank was run; None where no rank has a host record."""
+    fullest = max(host_memory_by_node(record), key=lambda node: node.peak_bytes, default=None)
+    if fullest is None:
+        return None
+    return rehearsal.NodeMemory(
+        peak_bytes=fullest.peak_bytes,
+        pinned_bytes=fullest.pinned_bytes,
+        capacity_bytes=record.host_memory_bytes,
+        ranks=fullest.ranks,
+        estimated=fullest.estimated,
+        percent=_percent(fullest.peak_bytes, record.host_memory_bytes) if record.host_memory_bytes else None,
+    )
+
+
+def _rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
+    own = own_device(rank)
+    return rehearsal.RehearsedRank(
+        rank=rank.rank,
+        local_rank=rank.local_rank,
+        device=rank.device,
+        outcome=rank.outcome,
+        steps=rank.steps,
+        operators=rank.operators,
+        phases=tuple(rank.phases),
+        expected_phases=tuple(rank.expected_phases),
+        last_activity=rank.last_activity,
+        stack=rank.stack,
+        parameter_count=rank.parameter_count,
+        peak_allocated_bytes=own.peak_allocated_bytes if own else 0,
+        peak_reserved_bytes=own.peak_reserved_bytes if own else 0,
+        peak_by_category=categories_of([own.by_category.get(category, 0) if own else 0 for category in CATEGORIES]),
+        host_peak_bytes=rank.host.peak_bytes if rank.host else 0,
+        host_pinned_peak_bytes=rank.host.peak_pinned_bytes if rank.host else 0,
+        host_peak_by_category=dict(rank.host.by_category) if rank.host else {},
+        devices=tuple(_device(device) for device in rank.devices),
+        collectives=rehearsal.Collectives(
+            count=sum(total.count for total in rank.collectives),
+            bytes=sum(total.bytes for total in rank.collectives),
+            by_operator=tuple(rank.collectives),
+        ),
+        assumptions=tuple(msgspec.structs.replace(a, where=seen_from(folder, a.where)) for a in rank.assumptions),
+        unsupported=tuple(
+            rehearsal.NotRehearsed(u.what, seen_from(folder, u.where), u.why, u.why_zh) for u in rank.unsupported
+        ),
+        unused_parameters=tuple(rank.unused_parameters),
+        parameters_without_gradient=tuple(rank.parameters_without_gradient),
+        left_on_cpu=rank.left_on_cpu,
+        failure=_failure(rank.failure, folder) if rank.failure else None,
+        certificate=_converted(rank.certificate, tuple[rehearsal.Obligation, ...])
+        if rank.certificate
+        else msgspec.UNSET,
+        events=tuple(rank.events),
+        as_run=rank.as_run,
+        timelines=tuple(_timeline(timeline, folder) for timeline in rank.timelines),
+        host_modules=tuple(rank.host.modules) if rank.host else (),
+    )
+
+
+def _device(device: DeviceMemory) -> rehearsal.Device:
+    used = device.peak_reserved_bytes + device.allowance_bytes
+    return msgspec.structs.replace(
+        _converted(device, rehearsal.Device),
+        phases=tuple(device.phases) if device.phases else msgspec.UNSET,
+        percent=_percent(used, device.total_bytes),
+        free_bytes=device.total_bytes - used,
+    )
+
+
+def _timeline(timeline: MemoryTimeline, folder: str) -> MemoryTimeline:
+    places = {place: seen_from(folder, place) for place in timeline.places}
+    return msgspec.structs.replace(timeline, places=tuple(places[place] for place in timeline.places))
+
+
+def _percent(part: int, whole: int) -> float:
+    return round(100 * part / whole, 1) if whole else 0.0
+
+
+def own_device(rank: RankRecord) -> DeviceMemory | None:
+    """The memory record of the rank's own device; the fullest one where it has none of its own; None without any."""
+    own = next((device for device in rank.devices if device.device == rank.device), None)
+    return own or max(rank.devices, key=lambda device: device.peak_allocated_bytes, default=None)
+
+
+def _failure(failure: Failure, folder: str) -> rehearsal.FailureSummary:
+    return msgspec.structs.replace(
+        _converted(failure, rehearsal.FailureSummary),
+        user_frame=_frame(failure.innermost("user"), folder),
+        library_frame=_frame(failure.innermost("library"), folder),
+    )
+
+
+def _frame(frame: Frame | None, folder: str) -> Frame | None:
+    return None if frame is None else msgspec.structs.replace(frame, path=seen_from(folder, frame.path))
+
+
+def _converted(value: object, kind: type[_T]) -> _T:
+    """What was recorded, as the report has it: fields of the same names."""
+    return msgspec.convert(value, kind, from_attributes=True)
+
+
+def seen_from(folder: str, path: str) -> str:
+    """The path as it is seen from the folder: relative below it, else as it is."""
+    inside = f"{folder.rstrip('/')}/"
+    return path.removeprefix(inside) if folder else path

@@ -1,0 +1,71 @@
+"""The tracebacks of the hazards' own cases: what a log is held against that was cut before the line with the error.
+
+Of each bad log in ``tests/hazards`` the frames are kept, as hashed features, beside the names of the case and its
+hazard. Logs of fallbacks, which name no cause, are left out. A wheel has the index as ``cases.msgpack``; a checkout
+builds it when it is first asked for after a change (``hazards/build_cache.py``).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from gonogo.evidence.log.failure_log import read_logs
+from gonogo.evidence.log.role import Role
+from gonogo.evidence.log.source import sources
+from gonogo.evidence.setup import Setup
+from gonogo.hazards.build_cache import CHECKOUT, PACKAGE, fingerprint, kept
+from gonogo.hazards.index import all_hazards
+from gonogo.judge.similar.features import Features, features_of_frames
+from gonogo.judge.similar.index import IssueThread, ThreadIndex, packed
+
+SHIPPED = Path(__file__).with_name("cases.msgpack")
+CASES = CHECKOUT / "tests" / "hazards"
+LINES = "lines.log"
+"""A file of cases of one line each: ``bad_only_the_error: RuntimeError: …``."""
+
+
+def index_of_cases() -> ThreadIndex:
+    """The index: a case is a thread, its name the address. It is empty in a copy of the source without the cases."""
+    try:
+        return ThreadIndex(SHIPPED.read_bytes())
+    except FileNotFoundError:
+        if not CASES.is_dir():
+            return ThreadIndex(packed([]))
+        of = fingerprint(CASES, endings=(".log",)) + fingerprint(PACKAGE / "evidence" / "log", PACKAGE / "diagnose")
+        return ThreadIndex(kept("cases", of, build))
+
+
+def build() -> bytes:
+    """The index of the cases as they are now."""
+    names = [hazard.name for hazard in all_hazards() if not hazard.fallback]
+    found = [
+        (IssueThread(f"{name}/{case}", hazard=name), _frames_of(text))
+        for name in names
+        for case, text in sorted(logs_in(CASES / name))
+        if case.startswith("bad")
+    ]
+    return packed([(case, frames) for case, frames in found if frames])
+
+
+def logs_in(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """A hazard's logs by the names of their cases. Raises ValueError where a line of ``lines.log`` has no name."""
+    for path in sorted(folder.glob("*.log")):
+        if path.name != LINES:
+            yield path.stem, path.read_bytes()
+            continue
+        for number, line in enumerate(path.read_bytes().splitlines(), 1):
+            name, separator, text = line.partition(b": ")
+            if not separator or not name.startswith((b"bad", b"good")):
+                raise ValueError(f"{folder.name}/{LINES}, line {number}: begins with no case's name")
+            yield name.decode(), text + b"\n"
+
+
+def _frames_of(text: bytes) -> Features:
+    """The frames on the way to what a log fails with."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.log")
+        path.write_bytes(text)
+        log = read_logs(sources([str(path)])[0], (), Setup())
+    return features_of_frames([*(error for error in log.errors if error.role is Role.ROOT), *log.cut])

@@ -1,0 +1,97 @@
+"""What looks most like a failure, public threads and hazards' own cases; none, where none looks like it enough."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from functools import cache
+
+from gonogo.evidence.library import is_library
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.finding import Text
+from gonogo.finding.similar import SimilarThread
+from gonogo.hazards.index import hazard_of
+from gonogo.judge.similar.cases import index_of_cases
+from gonogo.judge.similar.features import Features, features_of, features_of_frames
+from gonogo.judge.similar.index import IssueThread, ThreadIndex
+
+MAX_SIMILAR = 3
+MIN_SIMILARITY = 0.3
+"""The likeness below which a thread is not shown: benchmarks/similar.py measures what comes of it."""
+MIN_TRACEBACK_SHARE = 0.3
+"""The part of a cut traceback that a hazard's case has at least, where the hazard is named for it."""
+_OF_ONE_HAZARD = 2
+"""Threads of one hazard among those shown: one message may have several causes."""
+_UNSETTLED = 0.85
+"""What the likeness of a thread counts for, of several alike, that does not tell what settled it."""
+
+
+def similar_threads(log: FailureLog, shown: Collection[str] = ()) -> tuple[SimilarThread, ...]:
+    """The threads that look like the log's failure, most alike first, without the addresses that are shown anyhow."""
+    features = features_of(log)
+    if not features:
+        return ()
+    index = _index()
+    without = {number for number, thread in enumerate(index.threads) if thread.address in shown}
+    return tuple(_shown(index.threads[number], likeness) for likeness, number in chosen(index, features, without))
+
+
+def chosen(
+    index: ThreadIndex, features: Features, without: Collection[int] = (), least: float = MIN_SIMILARITY
+) -> list[tuple[float, int]]:
+    """The likeness and the number of the threads of an index that are worth to be shown for a log's features.
+
+    The best first: those most alike, and among them those of which it is known what settled them.
+    """
+    found: list[tuple[float, int]] = []
+    of_hazard: Counter[str] = Counter()
+    alike = [one for one in index.alike(features, without) if one[0] >= least]
+    for likeness, number in sorted(alike, key=lambda one: _worth(index.threads[one[1]], one[0]), reverse=True):
+        hazard = index.threads[number].hazard
+        if len(found) == MAX_SIMILAR:
+            break
+        if hazard and of_hazard[hazard] == _OF_ONE_HAZARD:
+            continue
+        of_hazard[hazard] += 1
+        found.append((likeness, number))
+    return found
+
+
+def hazards_like(log: FailureLog) -> list[str]:
+    """The hazards whose own cases have most frames of a traceback that was cut, if enough; the likeliest first.
+
+    A program's own frames are called alike in any program (``main`` in ``train.py``): alone they tell nothing.
+    """
+    cut = [error for error in log.cut if any(is_library(frame.path) for frame in error.frames)]
+    index = _cases()
+    parts: dict[str, float] = {}
+    for part, number in index.containing(features_of_frames(cut)):
+        if part >= MIN_TRACEBACK_SHARE:
+            parts.setdefault(index.threads[number].hazard, part)
+    met = threads_of_hazards()
+    # Of those that have about as many of them, the one that is met most often.
+    return sorted(parts, key=lambda hazard: (-round(parts[hazard], 1), -met[hazard]))[:MAX_SIMILAR]
+
+
+def _worth(thread: IssueThread, likeness: float) -> float:
+    return likeness if thread.hazard or thread.shows else likeness * _UNSETTLED
+
+
+def threads_of_hazards() -> Counter[str]:
+    """How many threads of the index are of each hazard: which of several is met most often."""
+    return Counter(thread.hazard for thread in _index().threads if thread.hazard and not thread.cited)
+
+
+_index = cache(ThreadIndex.shipped)
+_cases = cache(index_of_cases)
+
+
+def _shown(thread: IssueThread, likeness: float) -> SimilarThread:
+    hazard = hazard_of(thread.hazard)
+    settled = Text(thread.shows, thread.shows_zh or thread.shows) if thread.shows else None
+    if hazard is not None and settled is None:
+        settled = hazard.title
+    elif hazard is not None and settled is not None and not thread.title:
+        settled = Text("{title}: {shows}", "{title}：{shows}").format(title=hazard.title, shows=settled)
+    name = hazard.name if hazard is not None else ""
+    return SimilarThread(thread.address, thread.title, settled, name, round(likeness, 2))

@@ -1,0 +1,86 @@
+"""From the processes that a launcher was about to start to what :class:`.launchers.Started` holds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gonogo.evidence.launch.command_words import is_python, python_command, shortened
+from gonogo.evidence.paths import opened
+from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind
+from gonogo.rehearse.launch.launchers import LauncherRefused, Started
+
+
+@dataclass(frozen=True)
+class Spawn:
+    """One process as a launcher hands it to the operating system."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    rank: int
+    local_rank: int
+    world_size: int
+    local_world_size: int
+    node: int
+
+
+def started(
+    spawns: Sequence[Spawn], base: Mapping[str, str], nodes: int, notes: tuple[tuple[str, str], ...] = ()
+) -> Started:
+    """The program that all of the processes run, and how each differs from the environment ``base``.
+
+    Raises Refused where they don't run a Python program, or not all the same one.
+    """
+    kind, program, _ = program_of(spawns[0].command)
+    processes = []
+    for spawn in sorted(spawns, key=lambda spawn: spawn.rank):
+        own_kind, own_program, arguments = program_of(spawn.command)
+        if (own_kind, own_program) != (kind, program):
+            raise LauncherRefused(f"its processes run different programs: {program} and {own_program}")
+        changed = {name: value for name, value in spawn.environment.items() if base.get(name) != value}
+        processes.append(
+            LaunchedProcess(
+                rank=spawn.rank,
+                local_rank=spawn.local_rank,
+                world_size=spawn.world_size,
+                local_world_size=spawn.local_world_size,
+                node=spawn.node,
+                arguments=arguments,
+                environment=dict(sorted(changed.items())),
+                removed=tuple(sorted(name for name in base if name not in spawn.environment)),
+            )
+        )
+    return Started(kind, program, nodes, tuple(processes), notes)
+
+
+def program_of(command: Sequence[str]) -> tuple[ProgramKind, str, tuple[str, ...]]:
+    """The Python program that a process's command line runs, and its arguments.
+
+    A program that is no interpreter (``--no_python``) has to be a script for Python itself, by its first line.
+    """
+    if is_python(os.path.basename(command[0])):
+        python = python_command(command[1:])
+        if python.kind == "script" or python.kind == "module":
+            return python.kind, python.target, python.arguments
+        raise LauncherRefused(f"it starts Python without a program: {shortened(command)}")
+    path = command[0] if os.sep in command[0] else shutil.which(command[0])
+    if path is not None and is_python_script(path):
+        return "script", path, tuple(command[1:])
+    raise LauncherRefused(f"it starts {command[0]}, which is no Python program; only Python programs can be rehearsed")
+
+
+def is_python_script(path: str) -> bool:
+    """Whether a file starts with a line that hands it to Python, or ends in ``.py``."""
+    if not os.path.isfile(path):
+        return False
+    try:
+        with opened(path) as file:
+            first, second = file.readline(200), file.readline(400)
+    except OSError:
+        return False
+    if first.startswith(b"#!"):
+        # pip writes `#!/bin/sh` and `'''exec' /long/path/python "$0" "$@"` where the path is too long for a #! line.
+        return b"python" in first or second.startswith(b"'''exec'")
+    return path.endswith(".py")

@@ -1,0 +1,117 @@
+"""The environment of a worker: the launch's own, with everything that writes or phones turned to the scratch folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
+from gonogo.rehearse.path_access import also_listed
+
+# Values that make two rehearsals alike and keep the machine's cores for the ranks that run at once.
+_FIXED = {
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONUNBUFFERED": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    # torch must not load what others have installed for their accelerators: torch_npu would enter CANN.
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+}
+# Nothing is fetched, and nothing is told to anyone.
+_OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_EVALUATE_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "DO_NOT_TRACK": "1",
+    "WANDB_MODE": "disabled",
+    "SWANLAB_MODE": "disabled",
+    "COMET_MODE": "DISABLED",
+    "NEPTUNE_MODE": "offline",
+    "CLEARML_OFFLINE_MODE": "1",
+}
+# Caches that libraries write beside the program's own files, some of them from native code.
+_FOLDERS = {
+    "HF_MODULES_CACHE": "hf_modules",
+    "TORCH_EXTENSIONS_DIR": "torch_extensions",
+    "TORCHINDUCTOR_CACHE_DIR": "torch_inductor",
+    "TRITON_CACHE_DIR": "triton",
+    "NUMBA_CACHE_DIR": "numba",
+    "MPLCONFIGDIR": "matplotlib",
+    "WANDB_DIR": "wandb",
+    "TMPDIR": "tmp",
+}
+
+
+def worker_environment(
+    launch: ResolvedLaunch, process: LaunchedProcess, *, packages: Sequence[Path], scratch: Path
+) -> dict[str, str]:
+    """The environment of one rank's worker; makes the folders in ``scratch`` that it names."""
+    environment = {name: value for name, value in launch.environment.items() if name not in process.removed}
+    environment.update(process.environment)
+    return with_packages(fixed_environment(environment, scratch), packages)
+
+
+def fixed_environment(environment: Mapping[str, str], scratch: Path) -> dict[str, str]:
+    """An environment that writes below ``scratch`` (makes the folders), fetches nothing, and has runs be alike."""
+    own = environment
+    environment = {**environment, **_FIXED}
+    environment.update(_OFFLINE)
+    for name, folder in _FOLDERS.items():
+        path = scratch / folder
+        path.mkdir(parents=True, exist_ok=True)
+        environment[name] = str(path)
+    environment["HF_DATASETS_CACHE"] = str(datasets_cache(own, scratch / "hf_datasets"))
+    return environment
+
+
+ON_PATH = "GONOGO_ON_PATH"
+"""The folders of the project's own package, which stay on the path whatever the launch makes of ``PYTHONPATH``."""
+
+
+def with_packages(environment: Mapping[str, str], packages: Sequence[Path]) -> dict[str, str]:
+    """An environment in which Python finds the packages that are laid over first, and the project's own last."""
+    changed = dict(environment)
+    inherited = [path for path in (environment.get("PYTHONPATH"), environment.get(ON_PATH)) if path]
+    if packages:
+        changed["GONOGO_OVERLAYS"] = os.pathsep.join(str(path) for path in packages)  # whose code a frame is
+    if packages or ON_PATH in environment:
+        changed["PYTHONPATH"] = os.pathsep.join([*(str(path) for path in packages), *inherited])
+    return changed
+
+
+def in_environment(environment: Mapping[str, str], python: Path | None) -> dict[str, str]:
+    """An environment in which that interpreter's programs are found first, as after ``activate``."""
+    if python is None:
+        return dict(environment)
+    changed = {name: value for name, value in environment.items() if name not in ("PYTHONHOME", "CONDA_PREFIX")}
+    changed["VIRTUAL_ENV"] = str(python.parent.parent)
+    changed["PATH"] = os.pathsep.join([str(python.parent), environment.get("PATH", os.defpath)])
+    return changed
+
+
+def datasets_cache(environment: Mapping[str, str], mirror: Path) -> Path:
+    """A cache for ``datasets`` that holds what the user's does: real folders, with links to the user's files.
+
+    Prepared data sets are found there, as they have to be without a network; what ``map`` and ``load_dataset`` add
+    (from native code, which writes where it likes) lands in the mirror.
+    """
+    home = environment.get("HF_HOME") or os.path.join(
+        environment.get("XDG_CACHE_HOME") or os.path.join(environment.get("HOME", ""), ".cache"), "huggingface"
+    )
+    cache = environment.get("HF_DATASETS_CACHE") or os.path.join(home, "datasets")
+    mirror.mkdir(parents=True, exist_ok=True)
+    also_listed(cache)
+    for folder, _, names in os.walk(cache):
+        also_listed(folder)
+        target = mirror / os.path.relpath(folder, cache)
+        target.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            # A lock is opened for writing, which would go through the link.
+            if not name.endswith(".lock") and not os.path.lexists(target / name):
+                os.symlink(os.path.join(folder, name), target / name)
+    return mirror

@@ -1,0 +1,124 @@
+"""What was asked for and not found, and has a part in a failure: told by who asked and where it led, not by words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from gonogo.evidence.rehearsal.failures import class_of
+from gonogo.evidence.rehearsal.influence import Influence, Place
+from gonogo.evidence.rehearsal.record import Absent, Failure, RankRecord, RehearsalRecord
+from gonogo.finding import Text
+from gonogo.finding.ranks import ranks_text
+from gonogo.rehearse.environment_mismatch import distribution_of, is_project_module
+from gonogo.rehearse.limits.synthetic_data_failures import NOT_HERE, NOT_PREPARED
+from gonogo.rehearse.limits.world import ProjectWorld
+from gonogo.rehearse.missing_files import NO_PROGRAM, NO_SUCH_FILE, came_with_the_project
+
+_TRAINING = frozenset({"forward", "backward", "step"})
+_MAX_LOOKED_AT = 60
+"""What was asked for in vain last: each is followed through the program's files."""
+_OF_IMPORTS = frozenset({"ModuleNotFoundError", "ImportError"})
+
+_NO_MODULE = Text(
+    "the program asked for the module {name}, which is not here, and went on without it; the target machine may have "
+    "it: pip install {package} here too, or rehearse with --with {package}",
+    "程序要用模块 {name}，本机没有，于是继续运行；目标机器上可能有：请在本机也 pip install {package}，或用 "
+    "--with {package} 排练",
+)
+_NO_LIBRARY = Text(
+    "the library {name} does not load on this machine, but may on the target machine, with the packages for CUDA: "
+    "rehearse where it is installed",
+    "本机无法加载库 {name}，而目标机器上（装有 CUDA 版软件包）可能可以：请在装有它的机器上排练",
+)
+_NO_ADDRESS = Text(
+    "the program asked the network for {name}, which a rehearsal does not use: download what it needs beforehand "
+    "(gonogo prepare -- COMMAND generates what it can)",
+    "程序要通过网络访问 {name}，而排练不使用网络：请提前下载所需内容（gonogo prepare -- 命令 会生成能生成的部分）",
+)
+_NO_ADDRESS_AGAIN = Text(
+    "the program asked the network for {name}, and gonogo prepare made nothing for it: download what it needs, and "
+    "give its folder in the command",
+    "程序要通过网络访问 {name}，而 gonogo prepare 没有为它生成内容：请下载所需内容，并在命令中给出其目录",
+)
+_OTHER_RANKS = Text(
+    "it reads what all ranks write ({name}), and only {ranks} of {world} were rehearsed: use --ranks all",
+    "它读取所有 rank 写出的内容（{name}），而 {world} 个 rank 中只排练了 {ranks}：请用 --ranks all",
+)
+
+
+def why_absent(rank: RankRecord, record: RehearsalRecord, world: ProjectWorld) -> Iterator[Text]:
+    """What was not there and has a part in a rank's failure, what was asked for last first."""
+    failure = rank.failure
+    assert failure is not None
+    for one in rank.absent[:_MAX_LOOKED_AT]:
+        if _counts(one, failure, record, world) and _has_part(one, failure):
+            yield _told(one, is_prepared=world.prepared.environment != NOT_PREPARED)
+
+
+def why_of_other_ranks(rank: RankRecord, record: RehearsalRecord) -> Text | None:
+    """What other ranks would have written, where a rank's failure hangs on it; None: nothing."""
+    failure = rank.failure
+    assert failure is not None
+    for one in rank.absent[:_MAX_LOOKED_AT]:
+        if (one.kind == "folder" or (one.kind == "file" and one.written)) and _leads_there(one, failure):
+            ranks = ranks_text(found.rank for found in record.ranks)
+            return _OTHER_RANKS.format(name=one.name, ranks=ranks, world=record.world_size)
+    return None
+
+
+def _counts(one: Absent, failure: Failure, record: RehearsalRecord, world: ProjectWorld) -> bool:
+    """Whether that it is not here says nothing of the machine that trains."""
+    if one.kind == "file":
+        path = Path(os.path.normpath(world.cwd / one.name))
+        written = one.written or one.phase in _TRAINING or one.step > 0  # the program's own output, which it lacks
+        return not written and not came_with_the_project(path, world.cwd)
+    if one.kind == "module":
+        name = one.name.partition(".")[0]
+        if is_project_module(name, world.cwd) or class_of(failure) in _OF_IMPORTS:
+            return False  # told by its own words: environment_mismatch
+        return not record.whole_environment or distribution_of(name) in record.differing
+    return one.kind != "folder"
+
+
+def _has_part(one: Absent, failure: Failure) -> bool:
+    """Whether it may be why the program failed, or came to where it failed."""
+    if one.handed:
+        return True
+    if one.asked.owner != "user" and (one.kind == "module" or one.shared is None):
+        return False  # what a library can do without
+    if one.asked.owner != "user" and not one.raised_below:
+        return False
+    return _leads_there(one, failure)
+
+
+def _leads_there(one: Absent, failure: Failure) -> bool:
+    shared = one.shared
+    if shared is not None and shared.path == one.asked.path and shared.line == one.failed_at == one.asked.line:
+        return True
+    if shared is not None and not shared.path.startswith("<"):
+        if shared.line == one.failed_at:
+            return True
+        influence = Influence(Place(shared.path, shared.line), may_raise=True)
+        if influence.has_part_in(Place(shared.path, one.failed_at)):
+            return True
+    if one.asked.owner != "user":
+        return False
+    users = [frame for frame in failure.frames if frame.owner == "user"]
+    influence = Influence(Place(one.asked.path, one.asked.line), (frame.path for frame in users), may_raise=True)
+    return any(influence.decides(Place(frame.path, frame.line)) for frame in users) or (
+        bool(users) and influence.has_part_in(Place(users[-1].path, users[-1].line))
+    )
+
+
+def _told(one: Absent, *, is_prepared: bool) -> Text:
+    if one.kind == "module":
+        return _NO_MODULE.format(name=one.name, package=distribution_of(one.name))
+    if one.kind == "program":
+        return NO_PROGRAM.format(path=one.name)
+    if one.kind == "library":
+        return _NO_LIBRARY.format(name=one.name)
+    if one.kind == "address":
+        return (_NO_ADDRESS_AGAIN if is_prepared else _NO_ADDRESS).format(name=one.name)
+    return (NOT_HERE if is_prepared else NO_SUCH_FILE).format(path=one.name)

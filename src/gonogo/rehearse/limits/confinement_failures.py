@@ -1,0 +1,146 @@
+"""Failures that come of the confinement, or of who runs it on this machine: a limit of the rehearsal, never certain.
+
+What a program may write, and which sockets and devices it reaches, is a fact of this machine and this user. The user
+on the target machine may own the folder that is refused here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from gonogo.evidence.rehearsal.chain import ChainedException, chain_of
+from gonogo.evidence.rehearsal.record import Confined, Failure, RankRecord
+from gonogo.finding import Text
+
+_MAX_MESSAGE_LENGTH = 160
+
+_REFUSED = re.compile(
+    r"\[[Ee]rrno (?:1|13|30)\]|\(os error (?:1|13|30)\)|\berrno = (?:1|13|30)\b|\bcode: (?:1|13|30), kind:"
+    r"|[Pp]ermission denied|Operation not permitted|Read-only file system"
+    r"|attempt to write a readonly database|unable to open database file|\bEACCES\b|\bEROFS\b"
+)
+"""EPERM, EACCES and EROFS as Python, Rust, HDF5, SQLite and C++ say them. CUDA's refusals are in small letters."""
+_ACROSS = re.compile(r"\[[Ee]rrno 18\]|\(os error 18\)|[Ii]nvalid cross-device link")
+_UNMAPPED = re.compile(r"\[[Ee]rrno 75\]|\(os error 75\)|Value too large for defined data type")
+"""EOVERFLOW: overlayfs copies no folder whose owner or group the user namespace doesn't know."""
+_NOBODY_LISTENS = re.compile(r"\[Errno 111\]|\(os error 111\)|Connection refused")
+_MISSING = re.compile(r"\[Errno 2\]|\(os error 2\)|No such file or directory")
+_PATH = re.compile(r"['\"](/[^'\"\n]{1,1000}|[^'\"\n]{1,1000}/[^'\"\n]{0,1000})['\"]")
+_HIDDEN_FOLDERS = ("/dev/", "/run/", "/var/run/")
+_CONNECTS = re.compile(r"\bconnect(?:_ex)?\(")
+
+_BY_LANDLOCK = Text(
+    "{what} was denied: this machine confines programs with Landlock, which only allows writing to the "
+    "temporary folder and no sockets: enable user namespaces (see gonogo env), or make the program write "
+    "below TMPDIR",
+    "{what} 被拒绝：本机用 Landlock 限制程序，程序只能写入临时目录，不能连接任何 socket，因此无法在此排练："
+    "请启用用户命名空间（gonogo env 会说明方法），或让它写入 TMPDIR",
+)
+_MAY_BE = Text(
+    "programs were confined by Landlock here, and something on the way may have been refused that is allowed on the "
+    "target machine: enable user namespaces (gonogo env says how), or have the launch write below TMPDIR",
+    "此处程序由 Landlock 限制，途中可能有在目标机器上允许的操作被拒绝：请启用用户命名空间（gonogo env 会说明方法），"
+    "或让启动命令写入 TMPDIR",
+)
+_OF_THIS_USER = Text(
+    "{what} was denied to the current user on this machine, but may be permitted on the target machine: "
+    "use a path that is writable here, or rehearse as a user with permission",
+    "{what} 在本机对当前用户被拒绝，而目标机器上的用户可能有权限：请给出一个在本机可写的路径，或以有权限的用户排练",
+)
+_ACROSS_DISKS = Text(
+    "{what} moves or links a file between folders that are on one file system on the machine, but on "
+    "several inside the confinement: put both in one folder to rehearse",
+    "{what} 在两个目录之间移动或链接文件：它们在机器上属于同一文件系统，而在限制环境中不是。请让两者位于同一目录再排练",
+)
+_OF_ANOTHER_GROUP = Text(
+    "{what} is in a folder of another user or group, which is not writable inside a user namespace, but "
+    "may be in the real run: use a path in a folder that belongs to you and your primary group",
+    "{what} 位于其他用户或用户组的目录中，在用户命名空间里无法写入，而真实运行时可能可以：请给出属于你本人及主用户组的"
+    "目录中的路径",
+)
+_NOT_SHOWN = Text(
+    "{what} is a socket or device of this machine, which confined programs can't access; it may exist on "
+    "the target machine: remove it to rehearse the rest",
+    "{what} 是机器上的 socket 或设备，受限制的程序看不到它，而运行所在的机器上可能有：去掉它即可排练其余部分",
+)
+_NO_SERVICE = Text(
+    "{what}: confined programs can't reach services of this machine, but the target machine may have "
+    "this one: let the command start it, or remove it",
+    "{what}：受限制的程序无法访问本机上另外运行的服务，而目标机器上可能有：请让命令自行启动该服务，或去掉它",
+)
+
+
+def why_denied(rank: RankRecord, folder: Path) -> Text | None:
+    """Why a rank's end may come of the confinement, or of what this user is refused. None: it doesn't.
+
+    Under Landlock that is any failure: a refusal need not be its last word. A script whose ``rm -rf output`` was
+    refused goes on to a program that finds the folder there, and a program may swallow what it was refused.
+    """
+    landlock = _MAY_BE if rank.confinement == "landlock" else None
+    if rank.failure is None:
+        return landlock
+    return why_refused(rank.failure, rank.confinement, folder) or landlock
+
+
+def why_refused(failure: Failure, confinement: Confined, folder: Path) -> Text | None:
+    """Why a failure says nothing of the run: an exception in its chain is a refusal of this machine. None: it isn't.
+
+    ``folder`` is where the program was started.
+    """
+    for raised in chain_of(failure):
+        why = _why(raised, confinement, folder)
+        if why is not None:
+            return why
+    return None
+
+
+def _why(raised: ChainedException, confinement: Confined, folder: Path) -> Text | None:
+    message = raised.message
+    match = _PATH.search(message)
+    path = match[1] if match is not None else ""
+    what = path or _first_line(message)
+    kind = raised.type.rpartition(".")[2]
+    if kind == "PermissionError" or _REFUSED.search(message):
+        if confinement == "landlock":
+            return _BY_LANDLOCK.format(what=what)
+        return None if path and _is_of_this_user(folder / path) else _OF_THIS_USER.format(what=what)
+    if confinement not in ("namespaces", "landlock"):
+        return None
+    if _ACROSS.search(message):
+        return _ACROSS_DISKS.format(what=what)
+    if _UNMAPPED.search(message) and kind != "OverflowError":
+        return _OF_ANOTHER_GROUP.format(what=what)
+    if kind == "ConnectionRefusedError" or (kind == "OSError" and _NOBODY_LISTENS.search(message)):
+        return _NO_SERVICE.format(what=what)
+    if kind == "FileNotFoundError" or _MISSING.search(message):
+        if path.startswith(_HIDDEN_FOLDERS):
+            return _NOT_SHOWN.format(what=path)
+        if not path and _is_of_a_socket(raised):
+            return _NOT_SHOWN.format(what=_first_line(message))
+    return None
+
+
+def _is_of_this_user(path: Path) -> bool:
+    """Whether a path, or the last folder above it that exists, is of the user who runs this, and not root.
+
+    What its owner is refused there its modes refuse, which the project or the program itself has set. In a user
+    namespace root has not the rights over other users' files, or its own, that it has outside.
+    """
+    user = os.geteuid()
+    path = Path(os.path.normpath(path))
+    for place in (path, *path.parents):
+        with contextlib.suppress(OSError):
+            return bool(user) and os.lstat(place).st_uid == user
+    return False
+
+
+def _is_of_a_socket(raised: ChainedException) -> bool:
+    """Whether the exception came of connecting to a socket that has a path, which its message doesn't give."""
+    return any(_CONNECTS.search(frame.text) for frame in raised.frames[-2:])
+
+
+def _first_line(message: str) -> str:
+    return message.strip().partition("\n")[0][:_MAX_MESSAGE_LENGTH]

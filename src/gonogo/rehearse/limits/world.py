@@ -1,0 +1,108 @@
+"""What a rehearsal is held against: the project's own files on packages and Python, and what was made for it."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from gonogo.evidence.prepared import Prepared
+from gonogo.rehearse.environment_mismatch import Requirements, declared_requirements, display_path, project_files
+from gonogo.rehearse.limits.synthetic_data_failures import prepared_table
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_QUOTED = re.compile(r"""python_requires\s*=\s*['"]([^'"]+)['"]""")
+_CARET = re.compile(r"^[~^]\s*(\d+)(?:\.(\d+))?")
+
+
+@dataclass(frozen=True)
+class ProjectWorld:
+    """What the project says of the world that it runs in."""
+
+    folder: Path
+    """Where the launch was typed."""
+    cwd: Path
+    """Where the launch runs the program."""
+    requirements: Requirements = field(default_factory=Requirements)
+    python: tuple[str, str] | None = None
+    """Which Python it allows, and the file that says so."""
+    prepared: Prepared = field(default_factory=Prepared)
+    is_given: bool = False
+    """Whether the packages are those of a file already: by ``--environment``, or by ``gonogo prepare``."""
+
+    @classmethod
+    def of(cls, folder: Path, cwd: Path, environment: Path | None = None, *, whole: bool = False) -> ProjectWorld:
+        """Read the files of a project; what can't be read says nothing. ``cwd`` is the launch's own folder."""
+        requirements = declared_requirements(cwd, environment)
+        table = prepared_table(folder)
+        return cls(folder, cwd, requirements, _python_of(cwd, requirements), table, whole or environment is not None)
+
+    def allows_python(self, version: str) -> bool:
+        """Whether the project runs with that Python, as far as it says."""
+        if self.python is None:
+            return True
+        try:
+            return SpecifierSet(self.python[0]).contains(Version(version), prereleases=True)
+        except (InvalidSpecifier, InvalidVersion):
+            return True
+
+
+def _python_of(folder: Path, requirements: Requirements) -> tuple[str, str] | None:
+    for path in project_files(folder):
+        try:
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        found = {"pyproject.toml": _in_pyproject, "setup.cfg": _in_setup_cfg, "setup.py": _in_setup_py}.get(path.name)
+        wanted = found(text) if found is not None else ""
+        if wanted:
+            return wanted, display_path(path)
+    specifier, file = requirements.get("python", (SpecifierSet(), ""))
+    return (str(specifier), file) if str(specifier) else None
+
+
+def _in_pyproject(text: str) -> str:
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return ""
+    project, tool = table.get("project"), table.get("tool")
+    wanted = project.get("requires-python") if isinstance(project, dict) else None
+    if not wanted and isinstance(tool, dict) and isinstance(poetry := tool.get("poetry"), dict):
+        dependencies = poetry.get("dependencies")
+        wanted = _of_caret(str(dependencies.get("python", ""))) if isinstance(dependencies, dict) else None
+    return wanted if isinstance(wanted, str) else ""
+
+
+def _of_caret(text: str) -> str:
+    """Poetry's ``^3.12`` (below the next major release) and ``~3.12`` (of that minor release alone)."""
+    found = _CARET.match(text)
+    if found is None:
+        return "" if text == "*" else text
+    major, minor = int(found[1]), found[2]
+    if text.startswith("~") and minor is not None:
+        return f"=={major}.{minor}.*"
+    return f">={major}.{minor or 0},<{major + 1}"
+
+
+def _in_setup_cfg(text: str) -> str:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(text)
+        return parser.get("options", "python_requires", fallback="").strip()
+    except configparser.Error:
+        return ""
+
+
+def _in_setup_py(text: str) -> str:
+    found = _QUOTED.search(text)
+    return found[1] if found is not None else ""

@@ -1,0 +1,343 @@
+"""From the command that the user types to the program and the processes that it is started as."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gonogo.confinement.confinement import Confinement
+from gonogo.confinement.world import World
+from gonogo.evidence.environment.own_package import own_command
+from gonogo.evidence.launch.command_words import is_python, python_command, shortened, without_prefix
+from gonogo.evidence.launch.launchers import launcher_called
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
+from gonogo.rehearse.launch.capture import captured
+from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
+from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
+from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
+from gonogo.rehearse.launch.worker_environment import with_packages
+from gonogo.rehearse.path_access import not_all_known
+from gonogo.rehearse.shell.run_script import ScriptRun, is_script_call, run_script
+from gonogo.rehearse.shell.skipped_commands import skipped_commands
+from gonogo.rehearse.shell.unset_variables import unset_variables
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Where a command is given: what stands around it."""
+
+    surroundings: Surroundings
+    environment: dict[str, str]
+    cwd: str
+    confinement: Confinement
+    timeout: float
+    made: Path | None = None
+    """A tree of files that were made for the launch."""
+    packages: tuple[Path, ...] = ()
+    """Folders of packages that are laid over."""
+    python: str = sys.executable
+    """The interpreter that ``python`` names."""
+    in_script: ScriptRun | None = None
+
+    @property
+    def below(self) -> tuple[Path, ...]:
+        """Trees of what was changed on the way to the command."""
+        return () if self.in_script is None else (self.in_script.tree,)
+
+    def world(self) -> AbstractContextManager[World]:
+        """A world in which the command's files are as it finds them."""
+        return self.confinement.world(below=self.below, prepared=self.made)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A launch, what was left out on the way to it (what, why), and what a script changed for it."""
+
+    launch: ResolvedLaunch
+    skipped: tuple[tuple[Text, Text], ...] = ()
+    below: tuple[Path, ...] = ()
+    """Trees that mirror the root folder, with what a launch script changed."""
+
+
+@dataclass(frozen=True)
+class _Interpreter:
+    path: str
+    named: str | None = None
+    notes: tuple[Text, ...] = field(default=())
+
+
+def resolve(command: Sequence[str], situation: Situation) -> Resolved:
+    """The launch that a command comes to. Raises UserError where it comes to none that can be rehearsed."""
+    plain = without_prefix(command)
+    environment = {} if plain.cleared else dict(situation.environment)
+    for name in plain.removed:
+        environment.pop(name, None)
+    environment.update(plain.environment)
+    cwd = os.path.normpath(os.path.join(situation.cwd, plain.chdir)) if plain.chdir else situation.cwd
+    situation = replace(situation, environment=environment, cwd=cwd)
+    words = list(plain.words)
+    if not words:
+        raise _not_accepted(command)
+    if launcher_of(words) is not None:
+        return Resolved(_launched(words, situation))
+    if is_python(plain.name):
+        return Resolved(_python(words, situation))
+    path = words[0] if os.sep in words[0] else shutil.which(words[0], path=environment.get("PATH", os.defpath))
+    if situation.in_script is None and is_script_call(
+        [os.path.join(cwd, words[0]), *words[1:]] if os.sep in words[0] else words
+    ):
+        return _script(words, situation)
+    if (own := own_command(words[0], Path(cwd))) is not None:
+        path = _own_on_path(words[0], own, environment.get("PATH", os.defpath))
+        if path is None:
+            raise UserError(_NOT_LAID.format(name=words[0]))
+    if path is not None and is_python_script(os.path.join(cwd, path)):
+        return Resolved(_alone("script", path, tuple(words[1:]), situation, _Interpreter(situation.python)))
+    if os.sep in words[0] and not os.path.isfile(os.path.join(cwd, words[0])):
+        _check_program("script", words[0], situation)
+    raise _not_accepted(command)
+
+
+def _own_on_path(name: str, own: str, path: str) -> str | None:
+    """The first command of that name that starts the project's own module, and not another package's."""
+    for folder in path.split(os.pathsep):
+        found = Path(folder, name)
+        with contextlib.suppress(OSError):
+            if own.partition(":")[0] in found.read_text(encoding="utf-8", errors="replace"):
+                return str(found)
+    return None
+
+
+_NOT_LAID = Text(
+    "{name} is a command of this project's own package, which is not installed: run gonogo prepare -- "
+    "COMMAND, or pip install -e . --no-deps",
+    "{name} 是本项目自带软件包的命令，而该软件包未安装：请运行 gonogo prepare -- 命令，或 pip install -e . --no-deps",
+)
+
+
+def _not_accepted(command: Sequence[str]) -> UserError:
+    examples = [launcher.described.example for launcher in all_launchers()]
+    forms = "; ".join([*examples, "python train.py", "bash launch.sh"])
+    return UserError(
+        Text(
+            "can't rehearse `{command}`: use one of these forms: {forms}",
+            "无法排练 `{command}`：请使用以下形式之一：{forms}",
+        ).format(command=shortened(command), forms=forms)
+    )
+
+
+def _launched(words: list[str], situation: Situation) -> ResolvedLaunch:
+    found = launcher_of(words)
+    assert found is not None
+    launcher, _ = found
+    interpreter = _interpreter(words[0], situation)
+    with situation.world() as world:
+        started = captured(
+            launcher,
+            words,
+            situation.surroundings,
+            environment=with_packages(situation.environment, situation.packages),
+            cwd=situation.cwd,
+            python=interpreter.path,
+            world=world,
+            timeout=situation.timeout,
+        )
+    _check_program(started.program_kind, started.program, situation)
+    return ResolvedLaunch(
+        launcher=launcher.described.name,
+        program_kind=started.program_kind,
+        program=started.program,
+        nodes=started.nodes,
+        processes=started.processes,
+        environment=situation.environment,
+        cwd=situation.cwd,
+        interpreter=interpreter.path,
+        notes=(*(Text(*note) for note in started.notes), *interpreter.notes),
+    )
+
+
+def _python(words: list[str], situation: Situation) -> ResolvedLaunch:
+    command = python_command(words[1:])
+    if command.kind == "script" or command.kind == "module":
+        interpreter = _interpreter(words[0], situation)
+        return _alone(command.kind, command.target, command.arguments, situation, interpreter)
+    raise UserError(
+        Text(
+            "`{command}` has no program file: put the code into a file, for example: python train.py",
+            "`{command}` 没有给出程序文件：请把代码写入文件，例如 python train.py",
+        ).format(command=shortened(words))
+    )
+
+
+def _alone(
+    kind: ProgramKind, program: str, arguments: tuple[str, ...], situation: Situation, interpreter: _Interpreter
+) -> ResolvedLaunch:
+    """A program started without a launcher: one process, or one of the several that its environment speaks of."""
+    _check_program(kind, program, situation)
+    environment = situation.environment
+    world = _number(environment.get("WORLD_SIZE")) if "RANK" in environment else None
+    count = max(situation.surroundings.visible_count(environment), 1)
+    local_world = _number(environment.get("LOCAL_WORLD_SIZE")) or min(world or 1, count)
+    processes = []
+    for rank in range(world or 1):
+        place = {} if world is None else {"RANK": str(rank), "LOCAL_RANK": str(rank % local_world)}
+        processes.append(
+            LaunchedProcess(
+                rank=rank,
+                local_rank=rank % local_world,
+                world_size=world or 1,
+                local_world_size=local_world,
+                node=rank // local_world,
+                arguments=arguments,
+                environment=place,
+            )
+        )
+    return ResolvedLaunch(
+        launcher="python",
+        program_kind=kind,
+        program=program,
+        nodes=processes[-1].node + 1,
+        processes=tuple(processes),
+        environment=environment,
+        cwd=situation.cwd,
+        interpreter=interpreter.path,
+        notes=interpreter.notes,
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdigit() and int(text) > 0 else None
+
+
+def _check_program(kind: ProgramKind, program: str, situation: Situation) -> None:
+    """Raise UserError for a script or module that isn't there."""
+    if kind == "module":
+        _check_module(program, situation)
+        return
+    path = os.path.join(situation.cwd, program)
+    if any(os.path.isfile(f"{tree}{os.path.normpath(path)}") for tree in situation.below):
+        return
+    if os.path.isdir(path) and os.path.isfile(os.path.join(path, "__main__.py")):
+        return
+    if not os.path.isfile(path):
+        what = Text("is a directory", "是一个目录") if os.path.isdir(path) else Text("does not exist", "不存在")
+        raise UserError(
+            Text("the script {script} {what} (looked for in {cwd})", "脚本 {script} {what}（在 {cwd} 中查找）").format(
+                script=program, what=what, cwd=situation.cwd
+            )
+        )
+
+
+def _check_module(name: str, situation: Situation) -> None:
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    with situation.world() as world:
+        found = subprocess.run(
+            world.command([situation.python, "-c", code, name.partition(".")[0]]),
+            env=world.environment(with_packages(situation.environment, situation.packages)),
+            cwd=situation.cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    if found.returncode == 1:
+        project = find_project_file(name, Path(situation.cwd))
+        if project is not None:
+            raise UserError(project_not_installed(name, project))
+        raise UserError(
+            Text(
+                "{python} can't find module {name} from {cwd}: run gonogo in the folder where you start the command",
+                "{python} 在 {cwd} 中找不到模块 {name}：请在启动该命令的目录中运行 gonogo",
+            ).format(python=situation.python, name=name, cwd=situation.cwd)
+        )
+
+
+def _interpreter(program: str, situation: Situation) -> _Interpreter:
+    """The Python to run with: the one that the command names by its path where gonogo is there too, else our own."""
+    if os.sep not in program:
+        return _Interpreter(situation.python)
+    folder = os.path.dirname(os.path.abspath(os.path.join(situation.cwd, program)))
+    if os.path.realpath(folder) == os.path.realpath(os.path.dirname(situation.python)):
+        return _Interpreter(situation.python)
+    is_interpreter = is_python(os.path.basename(program))
+    python = os.path.join(folder, os.path.basename(program) if is_interpreter else "python")
+    if os.path.isfile(python):
+        probe = [python, "-c", "import gonogo.virtual.protocol.plan"]
+        not_all_known("what another Python has installed")
+        with situation.world() as world:
+            works = subprocess.run(
+                world.command(probe),
+                env=world.environment(situation.environment),
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                cwd="/",
+                check=False,
+            )
+        if works.returncode == 0:
+            return _Interpreter(python)
+    note = Text(
+        "the command uses {program}, which does not have gonogo installed: rehearsed with {python} and its "
+        "packages instead",
+        "命令指定了 {program}，但其中没有安装 gonogo：改用 {python} 及其中的软件包排练",
+    ).format(program=program, python=situation.python)
+    return _Interpreter(situation.python, notes=(note,))
+
+
+def _script(words: list[str], situation: Situation) -> Resolved:
+    run = run_script(
+        words,
+        situation.surroundings,
+        confinement=situation.confinement,
+        environment=situation.environment,
+        cwd=situation.cwd,
+        python=sys.executable,
+        packages=situation.packages,
+        prepared=situation.made,
+        timeout=situation.timeout,
+    )
+    launches = [call for call in run.calls if call.kind == "launch"]
+    # A script's launches are its stages, of which the later need what the earlier produce; a server (swift rollout) or
+    # what writes the data (swift infer) is none of them. Among plain programs the training comes last, after what
+    # prepares it.
+    trainings = [call for call in launches if _trains(call.words)]
+    chosen = (trainings or launches or run.calls[-1:])[0]
+    inner = replace(situation, environment=chosen.environment, cwd=chosen.cwd, in_script=run)
+    try:
+        resolved = resolve(chosen.words, inner)
+    except UserError as error:
+        text = _with_skipped(error.text, run) if run.skipped else error.text
+        unset = unset_variables(words, situation.cwd, situation.environment)
+        raise UserError(_NOT_SET.format(why=text, names=", ".join(unset[:6])) if unset else text) from None
+    return Resolved(resolved.launch, tuple(skipped_commands(run, chosen, words, situation.environment)), (run.tree,))
+
+
+def _trains(words: Sequence[str]) -> bool:
+    """Whether a launch is a training, as far as its launcher's own command tells."""
+    called = launcher_called(words)
+    if called is None:
+        return True
+    launcher, at = called
+    return not launcher.subcommands or bool(launcher.subcommands.intersection(words[at : at + 1]))
+
+
+_NOT_SET = Text(
+    "{why}; the script uses variables that are not set: {names} (export them first)",
+    "{why}；脚本使用了以下变量而没有任何地方设置它们：{names}（请先 export）",
+)
+
+
+def _with_skipped(why: Text, run: ScriptRun) -> Text:
+    """Why a script's launch is refused, with the commands that were not run: an empty value may be one's answer."""
+    names = list(dict.fromkeys(shortened(skipped, 60) for skipped in run.skipped))
+    return Text(
+        "{why}; these commands of the script were not run and had no output: {listed}",
+        "{why}；脚本中以下命令未执行，没有输出：{listed}",
+    ).format(why=why, listed="; ".join(names[:4]) + (f"; … ({len(names)})" if len(names) > 4 else ""))

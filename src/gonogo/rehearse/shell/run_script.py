@@ -1,0 +1,294 @@
+"""Runs a launch script and answers what it would have started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gonogo.confinement.confinement import Confinement, raise_if_ended
+from gonogo.confinement.trees import mirror_folder
+from gonogo.confinement.world import TracedCalls, World
+from gonogo.evidence.launch.command_words import SHELLS, shortened
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.path_access import is_recording
+from gonogo.rehearse.shell.interception import Interception, write_stub
+from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
+
+# What a script still does after its first launch: the next stage, a wait, a copy of the results.
+_AFTER_LAUNCH = 10.0
+# Programs that a script leaves behind in the background get this long to be taken down.
+_IN_BACKGROUND = 5.0
+_MAX_OUTPUT = 1 << 20
+# In the world's root folder: no path of a program is shorter.
+_STUB, _BASH = "g", "b"
+# Folders of the training machine's own software, which another machine need not have.
+_OF_THE_MACHINE = ("/usr/", "/opt/", "/etc/")
+_NOT_THERE = re.compile(
+    r": line \d+: (/[^:]+\.sh|/[^:]*/(?:activate|setenv|set_env|profile)[^:/]*): No such file or directory$"
+)
+
+
+@dataclass(frozen=True)
+class ScriptRun:
+    """What came of a script. ``tree`` mirrors the root folder, with what the script changed."""
+
+    calls: tuple[ScriptCommand, ...]
+    skipped: tuple[list[str], ...]
+    tree: Path
+    status: int
+    output: tuple[str, ...]
+    """The last lines that it printed."""
+
+
+def is_script_call(words: Sequence[str]) -> bool:
+    """Whether a command is a shell with a script, or a shell script by its path."""
+    name = os.path.basename(words[0])
+    return name in SHELLS or (os.sep in words[0] and os.path.isfile(words[0]) and is_shell_script(words[0]))
+
+
+def is_shell_script(path: str) -> bool:
+    """Whether a file is a script for bash or sh: by its first line, or, without ``#!``, by being text."""
+    try:
+        with open(path, "rb") as file:
+            start = file.read(512)
+    except OSError:
+        return False
+    first = start.split(b"\n", 1)[0]
+    if first.startswith(b"#!"):
+        interpreter = first[2:].strip().replace(b"/usr/bin/env", b"").split()
+        return any(word.rpartition(b"/")[2] in (b"bash", b"sh", b"dash") for word in interpreter)
+    return b"\0" not in start
+
+
+def run_script(
+    words: Sequence[str],
+    surroundings: Surroundings,
+    *,
+    confinement: Confinement,
+    environment: Mapping[str, str],
+    cwd: str,
+    python: str,
+    packages: Sequence[Path] = (),
+    prepared: Path | None = None,
+    timeout: float,
+) -> ScriptRun:
+    """Run a script as it stands in a world of its own; what it would start is taken down.
+
+    ``prepared``: a tree of files that it finds beside the real ones. Raises UserError for a script that isn't there,
+    that bash can't parse, that can't be followed, or that starts nothing.
+    """
+    bash = shutil.which("bash", path=environment.get("PATH", os.defpath)) or shutil.which("bash")
+    if bash is None:
+        raise UserError(
+            Text(
+                "`{command}` needs bash, which is not on PATH: give the launch command itself",
+                "`{command}` 需要 bash，但 PATH 中没有：请直接给出启动命令",
+            ).format(command=shortened(words))
+        )
+    words = _as_bash(words)
+    _check_script(words, bash, cwd)
+    deadline = time.monotonic() + timeout
+    software: list[str] = []
+    while True:
+        session = ShellSession.create(
+            confinement.readable, confinement.shared, surroundings, python, [str(path) for path in packages]
+        )
+        own = Path(tempfile.mkdtemp(prefix="script-", dir=confinement.scratch))
+        _write_own_files(own, session, bash, software)
+        interception = Interception(session)
+        with (
+            confinement.world(below=[own], prepared=prepared, on_call=interception.look) as world,
+            _Short(world, own) as short,
+        ):
+            interception.stub, interception.bash = short.stub, short.bash
+            status, output = _run(world, session, interception, words, bash, environment, cwd, deadline)
+            raise_if_ended(world)
+        failure = interception.failure
+        if failure is not None:
+            raise UserError(
+                Text(
+                    "`{command}` can't be followed: {failure}; give the launch command itself",
+                    "无法跟踪 `{command}`：{failure}；请直接给出启动命令",
+                ).format(command=shortened(words), failure=failure)
+            )
+        skipped = [*session.skipped(), *(["source", path] for path in software)]
+        run = ScriptRun(tuple(session.calls()), tuple(skipped), world.tree, status, output)
+        if run.calls:
+            return run
+        missing = [path for path in _sourced_of_the_machine(output) if path not in software]
+        if not missing or time.monotonic() > deadline:
+            raise _started_nothing(words, run, timeout)
+        software += missing  # with `set -e` it ended there, where the machine that trains has that file
+
+
+def _as_bash(words: Sequence[str]) -> list[str]:
+    """A script called by its path is run by bash, as its first line has it."""
+    name = os.path.basename(words[0])
+    if name in SHELLS and name not in ("bash", "sh", "dash"):
+        raise UserError(
+            Text(
+                "{shell} scripts can't be rehearsed, only bash and sh: give the launch command itself",
+                "只能排练 bash 和 sh 脚本，不支持 {shell}：请直接给出启动命令",
+            ).format(shell=name)
+        )
+    return list(words) if name in SHELLS else ["bash", *words]
+
+
+def _check_script(words: Sequence[str], bash: str, cwd: str) -> None:
+    script = next((word for word in words[1:] if not word.startswith(("-", "+"))), None)
+    if script is None or any(word.startswith("-") and not word.startswith("--") and "c" in word for word in words[1:2]):
+        return
+    path = os.path.join(cwd, script)
+    if not os.path.isfile(path):
+        what = Text("is a directory", "是一个目录") if os.path.isdir(path) else Text("does not exist", "不存在")
+        raise UserError(
+            Text("the script {script} {what} (looked for in {cwd})", "脚本 {script} {what}（在 {cwd} 中查找）").format(
+                script=script, what=what, cwd=cwd
+            )
+        )
+    parsed = subprocess.run([bash, "-n", path], capture_output=True, cwd=cwd, stdin=subprocess.DEVNULL, check=False)
+    if parsed.returncode != 0:
+        message = parsed.stderr.decode(errors="replace").strip().splitlines()
+        first = message[0].removeprefix(f"{path}: ") if message else f"status {parsed.returncode}"
+        raise UserError(
+            Text("bash can't parse {script}: {message}", "bash 无法解析 {script}：{message}").format(
+                script=script, message=first
+            )
+        )
+
+
+class _Short:
+    """The stub and bash under paths that are short enough to stand in any program's place."""
+
+    def __init__(self, world: World, own: Path) -> None:
+        self.stub, self.bash = f"/{_STUB}", f"/{_BASH}"
+        self._outside: list[Path] = []
+        if not world.shows_changes:  # then it is no root folder of its own
+            number, path = tempfile.mkstemp(prefix=_STUB, dir="/tmp")
+            os.close(number)
+            shutil.copy(own / _STUB, path)
+            self._outside.append(Path(path))
+            self.stub, self.bash = path, os.path.realpath(own / _BASH)
+
+    def __enter__(self) -> _Short:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for path in self._outside:
+            path.unlink(missing_ok=True)
+
+
+def _write_own_files(own: Path, session: ShellSession, bash: str, software: Sequence[str]) -> None:
+    """Fill the tree that lies under the script's world: the stub, a link to bash, and missing software, empty."""
+    write_stub(own / _STUB, session)
+    (own / _BASH).symlink_to(os.path.realpath(bash))
+    for path in software:
+        (mirror_folder(own, os.path.realpath(os.path.dirname(path))) / os.path.basename(path)).touch()
+
+
+def _sourced_of_the_machine(output: Sequence[str]) -> list[str]:
+    """Files of the training machine's own software that the script sources, and that are not here."""
+    found = []
+    for line in output:
+        match = _NOT_THERE.search(line)
+        if match is not None and match[1].startswith(_OF_THE_MACHINE):
+            found.append(match[1])
+    return found
+
+
+def _run(
+    world: World,
+    session: ShellSession,
+    interception: Interception,
+    words: Sequence[str],
+    bash: str,
+    environment: Mapping[str, str],
+    cwd: str,
+    deadline: float,
+) -> tuple[int, tuple[str, ...]]:
+    """Run the script to its end; its status (-9 where it was ended) and last lines."""
+    traced: TracedCalls = "looks" if is_recording() else "starts"
+    process = subprocess.Popen(
+        world.command([bash, *words[1:]], traced=traced),
+        env=world.environment(session.environment(environment)),
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    output = bytearray()
+    launched_at: float | None = None
+    ended_at: float | None = None
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            while time.monotonic() < deadline:
+                if selector.select(timeout=0.05):
+                    block = os.read(process.stdout.fileno(), 1 << 16)
+                    if not block:  # the script and all that it left in the background have ended
+                        break
+                    output += block
+                    del output[:-_MAX_OUTPUT]
+                now = time.monotonic()
+                if launched_at is None and session.has_launched:
+                    launched_at = now
+                if ended_at is None and process.poll() is not None:
+                    ended_at = now
+                if ended_at is not None and now > ended_at + _IN_BACKGROUND:
+                    break
+                if launched_at is not None and now > launched_at + _AFTER_LAUNCH:
+                    break
+                if interception.failure is not None:
+                    break
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
+        status = process.wait()
+    lines = [line for line in output.decode(errors="replace").splitlines() if line.strip()]
+    return status, tuple(lines[-20:])
+
+
+def _started_nothing(words: Sequence[str], run: ScriptRun, timeout: float) -> UserError:
+    last = "; ".join(line.strip()[:200] for line in run.output[-2:])
+    said = Text(": {last}", "：{last}").format(last=last) if last else Text("", "")
+    command = shortened(words)
+    if run.status == -signal.SIGKILL:
+        return UserError(
+            Text(
+                "`{command}` had started no training after {seconds:.0f} s (its output so far{said}): give the launch "
+                "command itself, or a longer --timeout",
+                "`{command}` 在 {seconds:.0f} 秒内没有启动训练（目前的输出{said}）：请直接给出启动命令，或用 --timeout "
+                "给出更长的时间",
+            ).format(command=command, seconds=timeout, said=said)
+        )
+    if run.status != 0:
+        return UserError(
+            Text(
+                "`{command}` ended with status {status} before it started a training{said}",
+                "`{command}` 在启动训练之前以状态 {status} 退出{said}",
+            ).format(command=command, status=run.status, said=said)
+        )
+    others = "; ".join(shortened(words, 80) for words in run.skipped[:4])
+    hint = Text("; it was not run: {others}", "；以下命令未执行：{others}").format(others=others)
+    return UserError(
+        Text(
+            "`{command}` ended without starting a training (deepspeed, torchrun, accelerate launch or "
+            "python){said}{hint}",
+            "`{command}` 结束时没有启动任何训练（deepspeed、torchrun、accelerate launch 或 python）{said}{hint}",
+        ).format(command=command, said=said, hint=hint if others else "")
+    )

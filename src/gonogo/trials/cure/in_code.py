@@ -1,0 +1,102 @@
+"""Changes of one value in a loop of the user's own that runs out of memory: what it learns stays the same.
+
+In evaluation: what is kept of each batch goes to host memory, or the batch is smaller. In the optimizer's step: the
+fused step of PyTorch needs no copies of all the gradients at once.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gonogo.evidence.script.identifiers import last_name
+from gonogo.finding import Finding, Text
+from gonogo.hazards.facts.all_ranks import script_at
+from gonogo.trials.cure.candidate import Candidate
+
+if TYPE_CHECKING:
+    from gonogo.evidence.rehearsal.record import Shortage
+    from gonogo.evidence.run import Run
+    from gonogo.evidence.script.script import Script
+
+_ON_HOST = frozenset({"cpu", "item", "tolist", "numpy"})
+_FUSED = tuple(f"torch.optim.{name}" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
+_KEEPS = frozenset({"append", "extend"})
+_TO_HOST = Text(
+    "move what is kept of each evaluation batch to host memory (line {line})",
+    "把评估中保留的每批结果移到主机内存（第 {line} 行）",
+)
+_SMALLER = Text(
+    "evaluate {size} samples at a time (batch_size was {before})", "每次评估 {size} 个样本（原 batch_size 为 {before}）"
+)
+_IS_FUSED = Text("fused=True for {name}", "为 {name} 设 fused=True")
+
+
+def in_code_candidates(finding: Finding, shortage: Shortage, run: Run) -> Iterator[Candidate]:
+    """What of a loop may make it fit, by where it ran out of memory."""
+    if shortage.phase == "evaluate":
+        for frame in reversed(shortage.frames):
+            script = script_at(run, frame.path) if frame.owner == "user" else None
+            loop = _loop_at(script, frame.line) if script is not None else None
+            if script is not None and loop is not None:
+                yield from _kept_on_host(finding, script, loop)
+                yield from _smaller_batches(finding, script, loop)
+                return
+    elif shortage.phase == "step":
+        yield from _fused(finding, run)
+
+
+def _loop_at(script: Script, line: int) -> ast.For | None:
+    """The innermost loop over something that a line stands in, its own line too."""
+    around = [node for node in script.nodes(ast.For) if node.lineno <= line <= (node.end_lineno or node.lineno)]
+    return max(around, key=lambda node: node.lineno, default=None)
+
+
+def _kept_on_host(finding: Finding, script: Script, loop: ast.For) -> Iterator[Candidate]:
+    """``kept.append(logits)`` becomes ``kept.append(logits.cpu())``."""
+    for node in ast.walk(loop):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in _KEEPS:
+            continue
+        for given in node.args:
+            called = {last_name(one.func) for one in ast.walk(given) if isinstance(one, ast.Call)}
+            if called & _ON_HOST or isinstance(given, ast.Constant | ast.Dict | ast.List | ast.Tuple):
+                continue
+            text = script.place(given).text
+            plain = isinstance(given, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
+            edit = script.replacing(given, f"{text}.cpu()" if plain else f"({text}).cpu()")
+            if edit is not None:
+                yield Candidate(finding, _TO_HOST.format(line=given.lineno), (edit,), size=1, kind="host")
+
+
+def _smaller_batches(finding: Finding, script: Script, loop: ast.For) -> Iterator[Candidate]:
+    """The ``batch_size`` of the loader that the loop goes over, halved until it is one."""
+    given: ast.expr = loop.iter
+    while isinstance(given, ast.Call) and given.args and last_name(given.func) != "DataLoader":
+        given = given.args[0]  # enumerate(…), tqdm(…)
+    made = given if isinstance(given, ast.Call) else script.bound_to(given)
+    if not isinstance(made, ast.Call) or last_name(made.func) != "DataLoader":
+        return
+    value = next((keyword.value for keyword in made.keywords if keyword.arg == "batch_size"), None)
+    if value is None and len(made.args) > 1:
+        value = made.args[1]
+    known = script.field(value).value if value is not None else None
+    if value is None or type(known) is not int:
+        return
+    size = known
+    while size > 1:
+        size = max(1, size // 4)
+        edit = script.replacing(value, str(size))
+        if edit is not None:
+            title = _SMALLER.format(size=size, before=known)
+            yield Candidate(finding, title, (edit,), size=1, kind="evaluation batch")
+
+
+def _fused(finding: Finding, run: Run) -> Iterator[Candidate]:
+    for script in run.scripts:
+        for call in script.calls(*_FUSED):
+            if any(keyword.arg in ("fused", "foreach", "capturable", None) for keyword in call.node.keywords):
+                continue
+            edit = script.setting_keyword(call, "fused", "True")
+            if edit is not None:
+                yield Candidate(finding, _IS_FUSED.format(name=call.method), (edit,), size=1, kind="fused")

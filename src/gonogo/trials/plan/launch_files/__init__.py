@@ -1,0 +1,1 @@
+"""The files that start a strategy, written for the launcher that the user has."""

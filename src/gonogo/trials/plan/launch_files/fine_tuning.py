@@ -1,0 +1,250 @@
+"""The commands that launch a strategy, and what their launchers and frameworks read."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from gonogo.evidence.paths import exists, expanded, resolved
+from gonogo.evidence.published.swift_kind import SwiftKind, swift_kind
+from gonogo.trials.plan.choice import Choice
+from gonogo.trials.plan.launch_files.arguments import CONFIG, SWIFT_CONFIG, options
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.virtual.measuring.jobs import Facts
+
+_SWIFT_TUNES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
+_DATASET_INFO = {
+    "data": {
+        "file_name": "data.jsonl",
+        "formatting": "sharegpt",
+        "columns": {"messages": "messages"},
+        "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"},
+    }
+}
+"""What LLaMA-Factory has to know of data.jsonl."""
+_FACTORY_TUNES = {"full": "full", "lora": "lora", "qlora": "lora", "freeze-vision": "full"}
+
+
+def launch_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: dict[str, Any]) -> dict[str, str]:
+    """Name and text of each file. ``arguments``: transformers' TrainingArguments."""
+    program = [*_program(request), *options(arguments)]
+    return {
+        **({"hostfile": hostfile(request)} if request.machine.nodes > 1 else {}),
+        "launch_deepspeed.sh": script(choice, request, by_deepspeed(request), program),
+        "launch_torchrun.sh": script(choice, request, by_torchrun(request), program),
+        "accelerate.yaml": accelerate_yaml(request),
+        "launch_accelerate.sh": script(
+            choice,
+            request,
+            ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_rank(request)],
+            program,
+        ),
+        "launch_swift.sh": script(
+            choice,
+            request,
+            ["swift", "sft"],
+            [*swift_model(request, facts), *_swift(choice, request, arguments)],
+            swift_world(request),
+        ),
+        "llamafactory.yaml": _llamafactory_yaml(choice, request, arguments),
+        "dataset_info.json": json.dumps(_DATASET_INFO, indent=2) + "\n",
+        "launch_llamafactory.sh": script(
+            choice, request, ["llamafactory-cli", "train", "llamafactory.yaml"], [], _factory_world(request), data=False
+        ),
+    }
+
+
+def _program(request: PlanRequest) -> list[str]:
+    return [
+        "train.py", "--model", "$MODEL", "--data", "$DATA", "--seq_len", str(request.seq_len),
+        "--tune", request.tune, "--lora_rank", str(request.lora_rank), "--output_dir", "output",
+    ]  # fmt: skip
+
+
+def script(
+    choice: Choice | None,
+    request: PlanRequest,
+    launcher: list[str],
+    arguments: list[str],
+    exports: tuple[str, ...] = (),
+    *,
+    said: str = 'a line each: {"messages": [...]} or {"text": "..."}',
+    data: bool = True,
+) -> str:
+    """A shell script that runs a launcher. ``said``: of the data; with neither, none is read."""
+    lines = ["#!/usr/bin/env bash", "set -euo pipefail", 'cd "$(dirname "$0")"']
+    if data:
+        lines.append(f"MODEL=${{MODEL:-{shlex.quote(_model(request))}}}")
+        lines += [f"DATA=${{DATA:-data.jsonl}}   # {said}"] if said else []
+    if request.machine.nodes > 1:
+        lines += [
+            "NODE_RANK=${NODE_RANK:-0}",
+            "MASTER_ADDR=${MASTER_ADDR:-localhost}",
+            "MASTER_PORT=${MASTER_PORT:-29500}",
+        ]
+    if choice is not None and choice.strategy.family.optimizer != "gpu":
+        count = request.machine.count
+        lines.append(f"THREADS=$(($(nproc) / {count}))   # cores a rank: the optimizer runs on them")
+        lines.append("export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((THREADS > 0 ? THREADS : 1))}")
+    lines += exports
+    words = " ".join(_word(word) for word in launcher)
+    pairs = _in_pairs(arguments)
+    lines.append(" \\\n    ".join([words, *pairs]))
+    return "\n".join(lines) + "\n"
+
+
+def _model(request: PlanRequest) -> str:
+    """A folder with its whole path, a hub name as it is."""
+    return str(resolved(request.model)) if exists(expanded(Path(request.name))) else request.name
+
+
+def hostfile(request: PlanRequest) -> str:
+    """The nodes, for DeepSpeed's launcher."""
+    names = (f"node{number} slots={request.machine.count}" for number in range(request.machine.nodes))
+    return "\n".join(["# The nodes' names, the first one's first.", *names, ""])
+
+
+def _in_pairs(arguments: list[str]) -> list[str]:
+    """Each option with its value, for a line of its own."""
+    lines: list[str] = []
+    for word in arguments:
+        if word.startswith("--") or not lines:
+            lines.append(_word(word))
+        else:
+            lines[-1] += f" {_word(word)}"
+    return lines
+
+
+def _word(word: str) -> str:
+    return f'"{word}"' if word.startswith("$") else shlex.quote(word)
+
+
+def by_deepspeed(request: PlanRequest) -> list[str]:
+    """DeepSpeed's launcher."""
+    machine = request.machine
+    if machine.nodes == 1:
+        return ["deepspeed", "--num_gpus", str(machine.count)]
+    return [
+        "deepspeed", "--hostfile", "hostfile", "--no_ssh", "--node_rank", "$NODE_RANK", "--master_addr", "$MASTER_ADDR",
+        "--master_port", "$MASTER_PORT",
+    ]  # fmt: skip
+
+
+def by_torchrun(request: PlanRequest) -> list[str]:
+    """torchrun."""
+    machine = request.machine
+    if machine.nodes == 1:
+        return ["torchrun", "--nproc_per_node", str(machine.count)]
+    return [
+        "torchrun", "--nnodes", str(machine.nodes), "--nproc_per_node", str(machine.count),
+        "--node_rank", "$NODE_RANK", "--master_addr", "$MASTER_ADDR", "--master_port", "$MASTER_PORT",
+    ]  # fmt: skip
+
+
+def accelerate_rank(request: PlanRequest) -> list[str]:
+    """What accelerate is told of the node it runs on."""
+    if request.machine.nodes == 1:
+        return []
+    return ["--machine_rank", "$NODE_RANK", "--main_process_ip", "$MASTER_ADDR", "--main_process_port", "$MASTER_PORT"]
+
+
+def accelerate_yaml(request: PlanRequest) -> str:
+    """accelerate's configuration."""
+    machine = request.machine
+    return "\n".join(
+        [
+            "compute_environment: LOCAL_MACHINE",
+            "distributed_type: DEEPSPEED",
+            "deepspeed_config:",
+            f"  deepspeed_config_file: {CONFIG}",
+            *(["  deepspeed_multinode_launcher: standard"] if machine.nodes > 1 else []),
+            f"num_machines: {machine.nodes}",
+            f"num_processes: {request.world_size}",
+            "machine_rank: 0",
+            "main_training_function: main",
+            "",
+        ]
+    )
+
+
+def swift_world(request: PlanRequest) -> tuple[str, ...]:
+    """The variables by which ms-swift learns of nodes and GPUs."""
+    machine = request.machine
+    lines = [f"export NPROC_PER_NODE={machine.count}"]
+    if machine.nodes > 1:
+        lines += [f"export NNODES={machine.nodes}", "export NODE_RANK MASTER_ADDR MASTER_PORT"]
+    return tuple(lines)
+
+
+def swift_model(request: PlanRequest, facts: Facts) -> list[str]:
+    """The model for ms-swift, and of its kind and template what ms-swift can't tell from the folder."""
+    return ["--model", "$MODEL", *swift_words(swift_kind(request.name, request.model, facts.model_class))]
+
+
+def swift_words(found: SwiftKind, kind: str = "--model_type", template: str = "--template") -> list[str]:
+    """What has to be named, as options."""
+    return [*([kind, found.kind] if found.kind else []), *([template, found.template] if found.template else [])]
+
+
+def _swift(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> list[str]:
+    words = [
+        "--dataset", "$DATA", "--tuner_type", _SWIFT_TUNES[request.tune],
+        "--torch_dtype", torch_dtype(request),
+        "--max_length", str(request.seq_len), "--output_dir", "output",
+    ]  # fmt: skip
+    if request.tune in ("lora", "qlora"):
+        words += ["--lora_rank", str(request.lora_rank), "--target_modules", "all-linear"]
+    if request.tune == "qlora":
+        words += ["--quant_method", "bnb", "--quant_bits", "4", "--bnb_4bit_quant_storage", torch_dtype(request)]
+    if request.tune == "freeze-vision":
+        words += ["--freeze_vit", "true", "--freeze_aligner", "false"]
+    if not choice.strategy.checkpointing:
+        words += ["--gradient_checkpointing", "false"]
+    return [*words, *options(swift_arguments(request, arguments))]
+
+
+def swift_arguments(request: PlanRequest, arguments: dict[str, Any]) -> dict[str, Any]:
+    """TrainingArguments as ms-swift takes them beside its own."""
+    kept = {name: value for name, value in arguments.items() if name not in (request.dtype, "num_train_epochs")}
+    return {**kept, "deepspeed": SWIFT_CONFIG}
+
+
+def torch_dtype(request: PlanRequest) -> str:
+    """The dtype by the name that PyTorch has for it."""
+    return "bfloat16" if request.dtype == "bf16" else "float16"
+
+
+def _factory_world(request: PlanRequest) -> tuple[str, ...]:
+    machine = request.machine
+    lines = ["export FORCE_TORCHRUN=1"]
+    if machine.nodes > 1:
+        lines += [f"export NNODES={machine.nodes}", "export NODE_RANK MASTER_ADDR MASTER_PORT"]
+    return tuple(lines)
+
+
+def _llamafactory_yaml(choice: Choice, request: PlanRequest, arguments: dict[str, Any]) -> str:
+    settings: dict[str, Any] = {
+        "model_name_or_path": _model(request),
+        "stage": "sft",
+        "do_train": True,
+        "finetuning_type": _FACTORY_TUNES[request.tune],
+        "dataset_dir": ".",
+        "dataset": "data",
+        "cutoff_len": request.seq_len,
+        "output_dir": "output",
+    }
+    if request.tune in ("lora", "qlora"):
+        settings |= {"lora_rank": request.lora_rank, "lora_target": "all"}
+    if request.tune == "qlora":
+        settings |= {"quantization_bit": 4, "quantization_method": "bnb"}
+    if request.tune == "freeze-vision":
+        settings |= {"freeze_vision_tower": True, "freeze_multi_modal_projector": False}
+    settings |= {name: value for name, value in arguments.items() if name not in ("gradient_checkpointing_kwargs",)}
+    if choice.strategy.checkpointing:
+        settings["use_reentrant_gc"] = False
+    else:
+        settings["disable_gradient_checkpointing"] = True
+        settings.pop("gradient_checkpointing")
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in settings.items())

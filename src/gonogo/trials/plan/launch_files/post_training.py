@@ -1,0 +1,150 @@
+"""The files that start a strategy of a task: TRL by three launchers, ms-swift's command, and a rollout server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gonogo.evidence.published.swift_kind import swift_kind
+from gonogo.trials.plan.choice import Choice
+from gonogo.trials.plan.launch_files.arguments import options, task_arguments
+from gonogo.trials.plan.launch_files.fine_tuning import (
+    accelerate_rank,
+    accelerate_yaml,
+    by_deepspeed,
+    by_torchrun,
+    hostfile,
+    script,
+    swift_arguments,
+    swift_model,
+    swift_words,
+    swift_world,
+    torch_dtype,
+)
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.task.rollout import SERVER_SHARE
+from gonogo.trials.plan.task.script import SCRIPT, lines_of
+from gonogo.trials.plan.task.settings import TaskSettings
+from gonogo.virtual.measuring.jobs import Facts
+
+SERVER = "launch_server.sh"
+_SWIFT_TYPES = {"rloo": "grpo"}
+_SWIFT_LINES = {
+    "dpo": '{"messages": [...], "rejected_response": "..."}',
+    "kto": '{"messages": [...], "label": true}',
+    "rm": '{"messages": [...], "rejected_response": "..."}',
+    "gkd": '{"messages": [...]}',
+    "grpo": '{"messages": [...]}',
+    "rloo": '{"messages": [...]}',
+}
+
+
+def task_files(choice: Choice, request: PlanRequest, facts: Facts, arguments: dict[str, Any]) -> dict[str, str]:
+    """Name and text of each file. ``arguments``: transformers' TrainingArguments; ``request``: all GPUs."""
+    task, strategy = request.task, choice.strategy
+    assert task is not None
+    left = request.without(strategy.rollout.gpus)
+    settings = arguments | task_arguments(strategy, left)
+    program = [*_program(request, task), *_reaching(choice, request), *options(settings)]
+    exports = _devices(choice, request)
+    said = f"a line each: {lines_of(task.task)}"
+    accelerated = ["accelerate", "launch", "--config_file", "accelerate.yaml", *accelerate_rank(left)]
+    files = {
+        **({"hostfile": hostfile(left)} if left.machine.nodes > 1 else {}),
+        "launch_deepspeed.sh": script(choice, left, _deepspeed(choice, request), program, exports, said=said),
+        "launch_torchrun.sh": script(choice, left, by_torchrun(left), program, exports, said=said),
+        "accelerate.yaml": accelerate_yaml(left),
+        "launch_accelerate.sh": script(choice, left, accelerated, program, exports, said=said),
+    }
+    if strategy.rollout.engine == "server":
+        files[SERVER] = _server(choice, request)
+    if strategy.reference != "precomputed":  # ms-swift keeps a reference model
+        words = [*swift_model(request, facts), *_swift(choice, request, task, settings)]
+        said = f"a line each: {_SWIFT_LINES[task.task]}"
+        files["launch_swift.sh"] = script(
+            choice, left, ["swift", "rlhf"], words, (*exports, *swift_world(left)), said=said
+        )
+    return files
+
+
+def _program(request: PlanRequest, task: TaskSettings) -> list[str]:
+    words = [SCRIPT, "--model", "$MODEL", "--data", "$DATA", "--tune", request.tune]
+    words += ["--lora_rank", str(request.lora_rank)] if request.tune == "lora" else []
+    if task.beside is not None:
+        words += ["--teacher" if task.task == "gkd" else "--reward_model", task.beside_name]
+    return [*words, "--output_dir", "output"]
+
+
+def _of_one_node(choice: Choice, request: PlanRequest) -> bool:
+    return choice.strategy.rollout.engine == "server" and request.machine.nodes == 1
+
+
+def _devices(choice: Choice, request: PlanRequest) -> tuple[str, ...]:
+    """The trainer's GPUs, where a server has the others of the node."""
+    if not _of_one_node(choice, request):
+        return ()
+    left = request.without(choice.strategy.rollout.gpus).machine.count
+    return (f"export CUDA_VISIBLE_DEVICES={','.join(str(number) for number in range(left))}",)
+
+
+def _deepspeed(choice: Choice, request: PlanRequest) -> list[str]:
+    """DeepSpeed's launcher takes no CUDA_VISIBLE_DEVICES beside a number of GPUs: it is given their names."""
+    left = request.without(choice.strategy.rollout.gpus)
+    if not _of_one_node(choice, request):
+        return by_deepspeed(left)
+    return ["deepspeed", "--include", f"localhost:{','.join(str(number) for number in range(left.machine.count))}"]
+
+
+def _reaching(choice: Choice, request: PlanRequest) -> list[str]:
+    if choice.strategy.rollout.engine != "server":
+        return []
+    return ["--vllm_server_host", "$SERVER_ADDR" if request.machine.nodes > 1 else "127.0.0.1"]
+
+
+def _server(choice: Choice, request: PlanRequest) -> str:
+    """TRL's own command: it starts vLLM with what weight synchronisation needs."""
+    rollout, machine = choice.strategy.rollout, request.machine
+    left = request.without(rollout.gpus).machine.count
+    mine = range(machine.count) if machine.nodes > 1 else range(left, machine.count)
+    words = [
+        "--model", "$MODEL", "--tensor_parallel_size", str(rollout.tp),
+        "--data_parallel_size", str(rollout.gpus // rollout.tp), "--gpu_memory_utilization", f"{SERVER_SHARE:g}",
+        "--max_model_len", str(request.seq_len),
+    ]  # fmt: skip
+    devices = f"export CUDA_VISIBLE_DEVICES={','.join(str(number) for number in mine)}"
+    one = request.without(machine.count * (machine.nodes - 1))
+    return script(None, one, ["trl", "vllm-serve"], words, (devices,), said="")
+
+
+def _swift(choice: Choice, request: PlanRequest, task: TaskSettings, settings: dict[str, Any]) -> list[str]:
+    words = [
+        "--rlhf_type", _SWIFT_TYPES.get(task.task, task.task), "--dataset", "$DATA",
+        "--tuner_type", request.tune, "--torch_dtype", torch_dtype(request), "--max_length", str(request.seq_len),
+        "--output_dir", "output", *(["--advantage_estimator", "rloo"] if task.task == "rloo" else []),
+    ]  # fmt: skip
+    if request.tune == "lora":
+        words += ["--lora_rank", str(request.lora_rank), "--target_modules", "all-linear"]
+    if task.task == "gkd":
+        words += _beside("--teacher_model", task)
+    elif task.kind.rolls_out:
+        words += ["--reward_funcs", "format"] if task.beside is None else _beside("--reward_model", task)
+    kept = swift_arguments(request, settings)
+    kept.pop("max_length", None)
+    if "max_new_tokens" in kept:
+        kept["max_completion_length"] = kept.pop("max_new_tokens")
+    if "vllm_max_model_length" in kept:
+        kept["vllm_max_model_len"] = kept.pop("vllm_max_model_length")
+    if kept.pop("vllm_enable_sleep_mode", False):
+        kept["sleep_level"] = 1
+    if choice.strategy.rollout.engine == "server":
+        words += [*_reaching(choice, request), "--vllm_server_port", "8000"]
+    return [*words, *options(kept)]
+
+
+def _beside(option: str, task: TaskSettings) -> list[str]:
+    """The reward model or the teacher, and its kind where ms-swift can't tell it from the folder."""
+    assert task.beside is not None
+    found = swift_kind(task.beside_name, task.beside)
+    words = swift_words(found, "--reward_model_type", "--reward_template")
+    if task.task == "gkd":  # the teacher reads what the student's template makes
+        words = ["--teacher_model_type", found.kind] if found.kind else []
+    return [option, task.beside_name, *words]

@@ -1,0 +1,108 @@
+"""The engine beside one strategy: what it takes of a GPU, whether it starts there, and how long it generates."""
+
+from __future__ import annotations
+
+from gonogo.evidence.environment.hardware import Speed
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.roofline import LAUNCH_SECONDS, LINK_SHARE, MATMUL_SHARE, MEMORY_SHARE, NETWORK_BYTES
+from gonogo.trials.plan.sizing.engine_layouts import served
+from gonogo.trials.plan.strategy import Strategy
+from gonogo.trials.plan.task.rollout import EngineMemory, memory_of
+from gonogo.virtual.measuring.jobs import EngineFacts, Facts
+
+_KERNELS_OF_LAYER = 10
+"""Norms, projections, rotation, attention, activation: launched one by one, or replayed as a graph."""
+_MIN_REDUCE_SECONDS = 15e-6
+"""An all-reduce of a few KiB within a node: its latency, as nccl-tests shows it over NVLink."""
+_REDUCED_OF_LAYER = 2
+"""All-reduces of a layer under tensor parallelism, behind attention and behind the MLP (Megatron-LM, §3)."""
+
+
+def facts_of(facts: Facts, strategy: Strategy) -> EngineFacts | None:
+    """The engine's figures, divided as the strategy does; None where no engine runs."""
+    if strategy.rollout.engine not in ("colocate", "server"):
+        return None
+    return next((one for one in facts.engine if one.tp == strategy.rollout.tp), None)
+
+
+def beside(request: PlanRequest, facts: Facts, strategy: Strategy) -> EngineMemory | None:
+    """What the engine takes of the trainer's GPUs; None where none runs there."""
+    known = facts_of(facts, strategy)
+    if known is None or strategy.rollout.engine != "colocate":
+        return None
+    # TRL's max_num_seqs: what the ranks of one engine train in a step.
+    sequences = strategy.micro_batch * strategy.accumulation * known.tp
+    return memory_of(known, strategy.rollout, sequences, request.machine.accelerator.total_bytes)
+
+
+def margin(request: PlanRequest, facts: Facts, strategy: Strategy, held: float) -> float | None:
+    """Bytes by which the engine surely starts, beside ``held`` of the trainer; negative where it may not."""
+    engine, known = beside(request, facts, strategy), facts_of(facts, strategy)
+    if engine is None or known is None:
+        return None
+    accelerator = request.machine.accelerator
+    longest = request.seq_len * known.cache_of_token
+    return engine.margin(longest, held, accelerator.total_bytes, accelerator.allowance_bytes)
+
+
+def seconds(request: PlanRequest, facts: Facts, strategy: Strategy) -> float:
+    """Of generating a step's completions, and of bringing the weights there. ``request``: the trainer's GPUs."""
+    known, task = facts_of(facts, strategy), request.task
+    speed = request.machine.accelerator.speed
+    if known is None or task is None or speed is None:
+        return 0.0
+    rollout, samples = strategy.rollout, strategy.micro_batch * strategy.accumulation
+    if rollout.engine == "server":
+        cache, engines = served(request, known).cache, rollout.gpus // known.tp
+        completions = -(-samples * request.world_size // engines)
+        over_network = request.machine.nodes > 1
+        link = (request.network_bytes or NETWORK_BYTES) * LINK_SHARE
+        bringing = known.weights * known.tp / link if over_network else sync_seconds(known, speed, server=True)
+    else:
+        engine = beside(request, facts, strategy)
+        cache, completions = 0.0 if engine is None else engine.cache, samples * known.tp
+        bringing = sync_seconds(known, speed, server=False)
+    return bringing + generation_seconds(
+        facts, known, speed, cache=cache, completions=completions, generations=task.generations,
+        prompt=task.prompt_len, completion=task.completion_len,
+    )  # fmt: skip
+
+
+def generation_seconds(
+    facts: Facts, engine: EngineFacts, speed: Speed, *, cache: float, completions: int, generations: int, prompt: int,
+    completion: int,
+) -> float:  # fmt: skip
+    """Seconds in which ``engine.tp`` GPUs write so many completions, ``generations`` for each prompt, to their limit.
+
+    An estimate, by what has to be read for each token: each step of decoding reads all weights and the keys and values
+    of all sequences that run, and multiplies by the weights once for each sequence; the prompts are computed before, as
+    a forward pass is. Decoding is bound by memory until the batch is large: Pope et al., "Efficiently Scaling
+    Transformer Inference" (https://arxiv.org/abs/2211.05102), §2.1. The shares of bandwidth and FLOP/s that are reached
+    are those of the training's roofline. Not in it: sampling, scheduling, Python, sequences that end early,
+    speculative decoding.
+
+    ``cache``: bytes of one rank's. As many sequences run at once as it holds whole; the rest wait for their turn.
+    """
+    of_sequence = max((prompt + completion) * engine.cache_of_token, 1)
+    at_once = max(min(completions, int(cache // of_sequence)), 1)
+    turns = -(-completions // at_once)
+    memory, matmul = speed.memory_bytes * MEMORY_SHARE, speed.matmul_flops * MATMUL_SHARE
+    weights = 2.0 * facts.parameters
+    read = (engine.weights + at_once * (prompt + completion / 2) * engine.cache_of_token) / memory
+    multiplied = weights * at_once / (engine.tp * matmul)
+    launched = facts.depth * _KERNELS_OF_LAYER * LAUNCH_SECONDS
+    reduced = 0.0
+    if engine.tp > 1:
+        moved = 2.0 * at_once * facts.hidden_size * 2 * (engine.tp - 1) / engine.tp
+        once = max(moved / (speed.link_bytes * LINK_SHARE), _MIN_REDUCE_SECONDS)
+        reduced = facts.depth * _REDUCED_OF_LAYER * once
+    decoding = turns * completion * (max(read, multiplied, launched) + reduced)
+    prompts = -(-completions // generations)
+    return decoding + weights * prompts * prompt / (engine.tp * matmul)
+
+
+def sync_seconds(engine: EngineFacts, speed: Speed, *, server: bool) -> float:
+    """Seconds of the weights' way into the engine: within the GPU's memory, or over a link to the server's GPUs."""
+    if server:
+        return engine.weights * engine.tp / (speed.link_bytes * LINK_SHARE)
+    return 2.0 * engine.weights / (speed.memory_bytes * MEMORY_SHARE)

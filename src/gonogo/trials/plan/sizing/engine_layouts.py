@@ -1,0 +1,94 @@
+"""The ways to generate that a request leaves: which engines, on which GPUs, divided how, with what share of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.trials.plan.request import PlanRequest
+from gonogo.trials.plan.sizing.batches import global_batch
+from gonogo.trials.plan.task.rollout import SERVER_SHARE, EngineMemory, RolloutChoice, Where, memory_of, shares
+from gonogo.virtual.measuring.jobs import EngineFacts, Facts
+
+_SERVED_AT_ONCE = 256
+"""Sequences at once of a server: vLLM's default ``max_num_seqs`` of one on GPUs below 70 GiB, and enough for any."""
+
+
+def engines(request: PlanRequest, facts: Facts) -> Iterator[tuple[Where, int]]:
+    """Each with how many GPUs, of all nodes, it takes for itself."""
+    assert request.task is not None
+    for engine in request.task.engines:
+        if engine == "server":
+            yield from ((engine, gpus) for gpus in _splits(request) if serving(request, facts, gpus))
+        else:
+            yield engine, 0
+
+
+def _splits(request: PlanRequest) -> Iterator[int]:
+    """A node of several, or of one node 1, 2, 4 … GPUs, up to half; those that leave GPUs which divide the batch."""
+    machine = request.machine
+    counts = [machine.count] if machine.nodes > 1 else [1 << power for power in range(8) if 2 << power <= machine.count]
+    for gpus in counts:
+        left = request.without(gpus)
+        if global_batch(left) % left.world_size == 0:
+            yield gpus
+
+
+def serving(request: PlanRequest, facts: Facts, gpus: int) -> list[EngineFacts]:
+    """The tensor-parallel sizes with which a server of so many GPUs has room for the model and a cache."""
+    return [
+        one for one in facts.engine if gpus % one.tp == 0 and one.tp <= request.machine.count and _serves(request, one)
+    ]
+
+
+def _serves(request: PlanRequest, engine: EngineFacts) -> bool:
+    accelerator = request.machine.accelerator
+    room = served(request, engine)
+    return room.cache > request.seq_len * engine.cache_of_token and room.share < accelerator.total_bytes
+
+
+def served(request: PlanRequest, engine: EngineFacts) -> EngineMemory:
+    """What a server's rank takes of its GPU."""
+    asked = RolloutChoice("server", engine.tp, SERVER_SHARE)
+    return memory_of(engine, asked, _SERVED_AT_ONCE, request.machine.accelerator.total_bytes)
+
+
+def rollouts(
+    request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int
+) -> Iterator[list[RolloutChoice]]:
+    """The choices of an engine, ``samples`` completions to each of the trainer's GPUs: of each, by rising share."""
+    if engine == "server":
+        yield from ([RolloutChoice(engine, one.tp, gpus=gpus)] for one in serving(request, facts, gpus))
+        return
+    machine = request.machine
+    total = machine.accelerator.total_bytes
+    for one in facts.engine:
+        if one.tp > machine.count or machine.count % one.tp:
+            continue
+        rising = shares(one, samples * one.tp, request.seq_len, total)
+        for sleep in (False, True) if rising else ():
+            yield [RolloutChoice(engine, one.tp, share, sleep) for share in rising]
+
+
+def holding(request: PlanRequest, facts: Facts, samples: int) -> RolloutChoice | None:
+    """The smallest colocated engine, asleep while the trainer works, whose cache has all of a step's completions."""
+    total = request.machine.accelerator.total_bytes
+    found = []
+    for one in facts.engine:
+        if one.tp > request.machine.count or request.machine.count % one.tp:
+            continue
+        sequences = samples * one.tp
+        for share in shares(one, sequences, request.seq_len, total)[-1:]:
+            rollout = RolloutChoice("colocate", one.tp, share, sleep=True)
+            if memory_of(one, rollout, sequences, total).cache >= sequences * request.seq_len * one.cache_of_token:
+                found.append(rollout)
+    return min(found, key=lambda one: (one.share, one.tp), default=None)
+
+
+def leanest(request: PlanRequest, facts: Facts, engine: Where, gpus: int, samples: int) -> RolloutChoice:
+    """What takes the least memory beside the trainer, of those that :func:`rollouts` has."""
+    if engine not in ("colocate", "server"):
+        return RolloutChoice(engine)
+    found = [rising[0] for rising in rollouts(request, facts, engine, gpus, samples)]
+    if not found:
+        return RolloutChoice(engine, gpus=gpus)
+    return min(found, key=lambda one: (not one.sleep, one.share, one.tp))

@@ -1,0 +1,218 @@
+"""What real kernels refuse of dtypes and shapes where meta kernels don't, or say it in other words.
+
+Meta kernels in Python (``torch/_meta_registrations.py``, ``torch/_refs``) give a product of float32 and bfloat16
+without a word, and have their own words for the rest; programs and hazards know those of the kernels, which are in
+``aten/src/ATen/native``: ``LinearAlgebra.cpp``, ``Convolution.cpp``, ``cuda/Blas.cpp``, ``cuda/layer_norm_kernel.cu``,
+``cuda/group_norm_kernel.cu``; and ``infer_size_impl`` of ``ATen/ExpandUtils.cpp``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import torch
+
+from gonogo.virtual.generators import kind_of
+
+aten = torch.ops.aten
+
+_SCALAR_TYPE = {
+    torch.float32: "Float", torch.float64: "Double", torch.float16: "Half", torch.bfloat16: "BFloat16",
+    torch.int64: "Long", torch.int32: "Int", torch.int16: "Short", torch.int8: "Char", torch.uint8: "Byte",
+    torch.bool: "Bool", torch.complex64: "ComplexFloat", torch.complex128: "ComplexDouble",
+}  # fmt: skip
+_C_TYPE = {
+    torch.float32: "float", torch.float64: "double", torch.float16: "c10::Half", torch.bfloat16: "c10::BFloat16",
+    torch.int64: "long", torch.int32: "int", torch.int16: "short", torch.int8: "signed char",
+    torch.uint8: "unsigned char", torch.bool: "bool",
+}  # fmt: skip
+
+
+class Compiled:
+    """What the program has compiled."""
+
+    anything: ClassVar[bool] = False
+    """Whether it has: compiled norms take weights of another dtype than the data's, up to torch 2.13."""
+
+
+def _scalar_type(tensor: torch.Tensor) -> str:
+    return _SCALAR_TYPE.get(tensor.dtype, str(tensor.dtype))
+
+
+def _c_type(tensor: torch.Tensor) -> str:
+    return _C_TYPE.get(tensor.dtype, str(tensor.dtype))
+
+
+def _tensor_type(tensor: torch.Tensor) -> str:
+    return f"torch.{'' if tensor.is_cpu else 'cuda.'}{_scalar_type(tensor)}Tensor"
+
+
+def _multiply(a: torch.Tensor, b: torch.Tensor) -> None:
+    if a.dim() == b.dim() == 2 and a.shape[1] != b.shape[0]:
+        shapes = f"{a.shape[0]}x{a.shape[1]} and {b.shape[0]}x{b.shape[1]}"
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({shapes})")
+
+
+def _has_no_kernel(name: str, tensor: torch.Tensor) -> None:
+    """What CUDA's dispatch by dtype says where it has nothing for this one."""
+    raise NotImplementedError(f"\"{name}\" not implemented for '{_scalar_type(tensor)}'")
+
+
+def _of_cuda(name: str, a: torch.Tensor) -> None:
+    """CUDA has no kernel for products of integers."""
+    if not (a.is_cpu or a.dtype.is_floating_point or a.dtype.is_complex):
+        raise RuntimeError(f"\"{name}_cuda\" not implemented for '{_scalar_type(a)}'")
+
+
+def _mm(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
+    _multiply(a, b)
+    if a.dtype != b.dtype:
+        names = "m1 and m2" if a.is_cpu else "mat1 and mat2"
+        raise RuntimeError(f"expected {names} to have the same dtype, but got: {_c_type(a)} != {_c_type(b)}")
+    _of_cuda("addmm", a)
+
+
+def _addmm(added: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
+    for name, one in (("self", added), ("mat1", a)):
+        if one.dtype != b.dtype:
+            raise RuntimeError(
+                f"{name} and mat2 must have the same dtype, but got {_scalar_type(one)} and {_scalar_type(b)}"
+            )
+    _multiply(a, b)
+    _of_cuda("addmm", a)
+
+
+def _bmm(a: torch.Tensor, b: torch.Tensor) -> None:
+    _alike(a, b)
+    _of_cuda("baddbmm", a)
+
+
+def _alike(a: torch.Tensor, b: torch.Tensor, *_: Any) -> None:
+    if a.dtype != b.dtype:
+        raise RuntimeError(f"expected scalar type {_scalar_type(a)} but found {_scalar_type(b)}")
+
+
+def _layer_norm(data: torch.Tensor, shape: Any, weight: torch.Tensor | None, *_: Any) -> None:
+    _affine(data, weight)
+
+
+def _affine(data: torch.Tensor, weight: torch.Tensor | None, *_: Any) -> None:
+    """CUDA's norms want their weights as the data is; the CPU's take float32 beside bfloat16, as batch norm does."""
+    if weight is not None and not data.is_cpu and not Compiled.anything:
+        _alike(data, weight)
+
+
+def _convolution(data: torch.Tensor, weight: torch.Tensor, bias: Any, *rest: Any) -> None:
+    if data.dtype != weight.dtype:
+        kinds = f"Input type ({_tensor_type(data)}) and weight type ({_tensor_type(weight)})"
+        raise RuntimeError(f"{kinds} should be the same")
+    transposed, groups = (rest[3], rest[5]) if len(rest) > 5 else (False, 1)
+    wanted = weight.shape[0] if transposed else weight.shape[1] * groups
+    if data.dim() == weight.dim() and data.shape[1] != wanted:
+        kind = f"{'transposed=1, ' if transposed else ''}weight of size {list(weight.shape)}"
+        raise RuntimeError(
+            f"Given {'' if transposed else f'groups={groups}, '}{kind}, expected input{list(data.shape)} to have "
+            f"{wanted} channels, but got {data.shape[1]} channels instead"
+        )
+
+
+def _full_precision(name: str) -> Callable[..., None]:
+    def check(data: torch.Tensor, *_: Any) -> None:
+        if not data.is_cpu and data.dtype in (torch.float16, torch.bfloat16):
+            _has_no_kernel(name, data)
+
+    return check
+
+
+def _of_integers(name: str) -> Callable[..., None]:
+    def check(data: torch.Tensor, *_: Any) -> None:
+        if not data.is_cpu and data.dtype.is_floating_point:
+            _has_no_kernel(name, data)
+
+    return check
+
+
+def _softmax(data: torch.Tensor, *_: Any) -> None:
+    if not (data.is_cpu or data.dtype.is_floating_point or data.dtype.is_complex):
+        _has_no_kernel("host_softmax", data)
+
+
+_OF_FULL_PRECISION = {
+    aten._linalg_svd.default: "svd_cuda_gesvdj", aten._linalg_eigh.default: "linalg_eigh_cuda",
+    aten.linalg_qr.default: "geqrf_cuda", aten.linalg_cholesky_ex.default: "cholesky_cusolver",
+    aten._linalg_solve_ex.default: "lu_factor_cusolver", aten.linalg_lu_factor_ex.default: "lu_factor_cusolver",
+    aten._ctc_loss.default: "ctc_loss_cuda", aten._ctc_loss.Tensor: "ctc_loss_cuda",
+}  # fmt: skip
+_WITH_FP8 = (8, 9)
+"""The least compute capability with products of 8-bit floats; CUDA's ``scaled_mm`` asks for it before anything else."""
+
+
+def _scaled_mm(a: torch.Tensor, *_: Any) -> None:
+    if a.device.type == "cuda" and torch.cuda.get_device_capability(a.device) < _WITH_FP8:
+        raise RuntimeError(
+            "torch._scaled_mm is only supported on CUDA devices with compute capability >= 9.0 or 8.9, or ROCm MI300+"
+        )
+
+
+_OF_INTEGERS = {
+    aten.bitwise_and.Tensor: "bitwise_and_cuda", aten.bitwise_or.Tensor: "bitwise_or_cuda",
+    aten.bitwise_xor.Tensor: "bitwise_xor_cuda", aten.bitwise_not.default: "bitwise_not_cuda",
+}  # fmt: skip
+_CHECKS: dict[Any, Callable[..., None]] = {
+    aten.mm.default: _mm, aten.addmm.default: _addmm, aten.bmm.default: _bmm, aten.convolution.default: _convolution,
+    aten.native_layer_norm.default: _layer_norm, aten.native_group_norm.default: _affine,
+    aten.grid_sampler_2d.default: _alike, aten.grid_sampler_3d.default: _alike,
+    aten._scaled_mm.default: _scaled_mm, aten._softmax.default: _softmax, aten._log_softmax.default: _softmax,
+    **{operator: _full_precision(name) for operator, name in _OF_FULL_PRECISION.items()},
+    **{operator: _of_integers(name) for operator, name in _OF_INTEGERS.items()},
+}  # fmt: skip
+
+
+def check_operands(func: Any, arguments: Sequence[Any]) -> None:
+    """Raise RuntimeError as the kernel of ``func`` does, for operands that its meta kernel would take."""
+    check = _CHECKS.get(func)
+    if check is not None:
+        check(*arguments)
+
+
+def check_generator(generator: Any, device: torch.device, tensors: Sequence[torch.Tensor]) -> None:
+    """Raise RuntimeError where random numbers are drawn on a device of another type than the generator's.
+
+    By ``check_generator`` of ``ATen/core/Generator.h``; into an empty tensor nothing is drawn.
+    """
+    if generator is None or (tensors and not tensors[0].numel()):
+        return
+    kind = kind_of(generator)
+    if kind != device.type:
+        raise RuntimeError(f"Expected a '{device.type}' device type for generator but found '{kind}'")
+
+
+_OF_BROADCASTING = ("Attempting to broadcast a dimension of length", "Shape mismatch: objects cannot be broadcast")
+_SIZE = re.compile(r"torch\.Size\((\[[\d, ]*\])\)")
+
+
+def as_kernels_say(error: RuntimeError, arguments: Sequence[Any]) -> RuntimeError:
+    """A meta kernel's error in the words of the real one; the error itself where they are the same."""
+    said = str(error)
+    if said.startswith(_OF_BROADCASTING):
+        return _does_not_broadcast([one.shape for one in arguments if isinstance(one, torch.Tensor)]) or error
+    words = _SIZE.sub(r"\1", said)
+    return error if words == said else RuntimeError(words)
+
+
+def _does_not_broadcast(shapes: Sequence[torch.Size]) -> RuntimeError | None:
+    """By ``infer_size_impl``: the operands in order, the dimensions from the last."""
+    result: tuple[int, ...] = ()
+    for shape in shapes:
+        rank = max(len(result), len(shape))
+        a, b = (1,) * (rank - len(result)) + result, (1,) * (rank - len(shape)) + tuple(shape)
+        for dimension in reversed(range(rank)):
+            if a[dimension] != b[dimension] and 1 not in (a[dimension], b[dimension]):
+                return RuntimeError(
+                    f"The size of tensor a ({a[dimension]}) must match the size of tensor b ({b[dimension]}) at "
+                    f"non-singleton dimension {dimension}"
+                )
+        result = tuple(m if n == 1 else n for m, n in zip(a, b, strict=True))
+    return None

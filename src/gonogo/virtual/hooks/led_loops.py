@@ -1,0 +1,259 @@
+"""A training loop led to what it does by its counter: saves and evaluations that lie beyond the rehearsed steps.
+
+After the last step the counter is set to the number at which the test holds (``step == len(loader)``), so that the
+program itself does what it would do then. A test that can't be met so is told of where its phase was not reached.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import ctypes
+import linecache
+import sys
+from functools import cache
+from types import FrameType
+from typing import Any, NamedTuple
+
+from gonogo.evidence.rehearsal.record import Led
+from gonogo.evidence.script.flows.loop_tests import (
+    LoopTest,
+    added_between,
+    conjuncts,
+    counters_of,
+    counters_over,
+    dotted,
+    is_arithmetic,
+    names_in,
+    tests_behind,
+)
+from gonogo.evidence.script.identifiers import words
+from gonogo.virtual.stack import frame_of
+
+_COUNTER = "gonogo_counter"
+_MOST = 8
+"""Tests to which one loop is led, at most."""
+_TEXT_SHOWN = 100
+
+
+class _Met(NamedTuple):
+    """How a test comes to hold: the number that its counter is given."""
+
+    counter: str
+    value: int
+    before: int
+    sure: bool
+    """Whether the loop surely comes to that number."""
+
+
+class LedLoops:
+    """What the program's loops are led to. ``led`` is what they were, ``unmet`` what they can't be."""
+
+    def __init__(self) -> None:
+        self.led: list[Led] = []
+        self.unmet: list[tuple[str, Led]] = []
+        """With the phase that a test leads to."""
+        self.waiting = False
+        """Whether the loop is to make one more step, for another test."""
+        self._done: set[tuple[str, int]] = set()
+
+    def after_step(self) -> None:
+        """The last step that was asked for, or one more, has been made: lead the loop to the next test."""
+        self.waiting = False
+        given: dict[str, int] = {}
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if _is_users(frame.f_code.co_filename, frame.f_code.co_name):
+                self._lead(frame, given)
+            frame = frame.f_back
+
+    def _lead(self, frame: FrameType, given: dict[str, int]) -> None:
+        """Set the frame's counters, each once in a step; a test that needs another number waits for the next one."""
+        path = frame.f_code.co_filename
+        tree = _tree(path)
+        if tree is None:
+            return
+        for test in tests_behind(tree, frame.f_lineno):
+            key = (path, test.node.lineno)
+            if key in self._done or len(self._done) >= _MOST:
+                continue
+            met = _how_to_meet(frame, test)
+            place = f"{path}:{test.node.lineno}"
+            shown = linecache.getline(path, test.node.lineno).strip()[:_TEXT_SHOWN]
+            if met is None:
+                self._done.add(key)
+                self.unmet.append((test.kind, Led(place, shown)))
+            elif met == "holds":
+                self._done.add(key)
+            elif isinstance(met, _Met):
+                if met.counter in given:
+                    self.waiting = self.waiting or met.value != given[met.counter]
+                    continue
+                self._done.add(key)
+                if _set(frame, met.counter, met.value):
+                    given[met.counter] = met.value
+                    self.led.append(Led(place, shown, met.counter, met.before, met.value, sure=met.sure))
+
+    def blames(self, error: BaseException) -> bool:
+        """Whether an exception came of a number that a counter was given: it was looked up by it, or divided by."""
+        if not self.led or not isinstance(error, LookupError | ZeroDivisionError | OverflowError):
+            return False
+        last = None
+        trace = error.__traceback__
+        while trace is not None:
+            if _is_users(trace.tb_frame.f_code.co_filename, trace.tb_frame.f_code.co_name):
+                last = trace
+            trace = trace.tb_next
+        tree = _tree(last.tb_frame.f_code.co_filename) if last is not None else None
+        if last is None or tree is None:
+            return False
+        counters = {one.counter for one in self.led}
+        return any(
+            isinstance(node, ast.expr) and dotted(node) in counters
+            for node in ast.walk(tree)
+            if getattr(node, "lineno", 0) <= last.tb_lineno <= (getattr(node, "end_lineno", 0) or 0)
+        )
+
+
+@cache
+def _tree(path: str) -> ast.Module | None:
+    try:
+        with open(path, "rb") as file:
+            return ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+
+
+@cache
+def _is_users(path: str, function: str) -> bool:
+    frame = frame_of(path, 1, function)
+    return frame is not None and frame.owner == "user"
+
+
+def _how_to_meet(frame: FrameType, test: LoopTest) -> _Met | str | None:
+    """By which number of a counter a test holds; ``holds`` where it does already, ``never`` where the loop ends before.
+
+    None where it isn't a matter of one counter.
+    """
+    counters = counters_of(test.loops)
+    whole = test.node.test
+    parts = [part for part in conjuncts(whole) if names_in(part) & counters]
+    used = {name for part in parts for name in names_in(part) & counters}
+    if len(used) != 1 or not all(map(is_arithmetic, parts)):
+        return None
+    counter = used.pop()
+    if any("rank" in words(name) for part in parts for name in names_in(part)):
+        return None
+    scope: dict[str, Any] = dict(frame.f_locals)
+    now = _value(ast.parse(counter, mode="eval").body, frame, scope)
+    if type(now) is not int:
+        return None
+    codes = [_compiled(ast.Expression(_Counted(counter).visit(copy.deepcopy(part)))) for part in parts]
+    ahead = added_between(test.loops, counter, frame.f_lineno, test.node)
+
+    def holds(number: int) -> bool:
+        try:
+            return all(eval(code, frame.f_globals, {**scope, _COUNTER: number}) for code in codes)
+        except Exception:
+            return False
+
+    if holds(now + ahead):
+        return "holds"
+    last, sure = _last_number(frame, test, counter, scope)
+    for number in _candidates(parts, now + ahead, frame, scope):
+        if last is not None and number > last:
+            break
+        if holds(number):
+            return _Met(counter, number - ahead, now, sure)
+    return "never" if last is not None else None
+
+
+class _Counted(ast.NodeTransformer):
+    """Puts a name of our own in the place of a counter."""
+
+    def __init__(self, counter: str) -> None:
+        self._counter = counter
+
+    def visit(self, node: ast.AST) -> Any:
+        """One node."""
+        if isinstance(node, ast.expr) and dotted(node) == self._counter:
+            return ast.copy_location(ast.Name(_COUNTER, ast.Load()), node)
+        return self.generic_visit(node)
+
+
+def _compiled(expression: ast.Expression) -> Any:
+    return compile(ast.fix_missing_locations(expression), "<gonogo>", "eval")
+
+
+def _value(node: ast.expr, frame: FrameType, scope: dict[str, Any]) -> Any:
+    """What an expression without calls of the program's comes to now; None where it fails."""
+    if not is_arithmetic(node):
+        return None
+    try:
+        return eval(compile(ast.Expression(node), "<gonogo>", "eval"), frame.f_globals, scope)
+    except Exception:
+        return None
+
+
+def _candidates(parts: list[ast.expr], now: int, frame: FrameType, scope: dict[str, Any]) -> list[int]:
+    """Numbers from now on at which the tests may hold: about the multiples of the numbers that stand in them."""
+    named = {
+        value
+        for part in parts
+        for node in ast.walk(part)
+        if isinstance(node, ast.expr) and type(value := _value(node, frame, scope)) is int and value > 0
+    }
+    found = set(range(now, now + 8))
+    for number in named:
+        for times in range(now // number, now // number + 4):
+            found.update((times * number - 1, times * number, times * number + 1))
+    return sorted(one for one in found if one >= now)
+
+
+def _last_number(frame: FrameType, test: LoopTest, counter: str, scope: dict[str, Any]) -> tuple[int | None, bool]:
+    """The last number that a counter comes to, and whether it surely does; None where that isn't known."""
+    for loop in test.loops:
+        if isinstance(loop, ast.While) or counter not in counters_over(loop):
+            continue
+        given = loop.iter
+        start = 0
+        while isinstance(given, ast.Call) and given.args:
+            name = dotted(given.func) or ""
+            if name == "range":
+                numbers = [_value(one, frame, scope) for one in given.args]
+                if not all(type(one) is int for one in numbers):
+                    return None, False
+                times = range(*numbers)
+                return (times[-1], True) if times else (None, False)
+            if name == "enumerate":
+                first = [*given.args[1:], *(one.value for one in given.keywords if one.arg == "start")]
+                start = _value(first[0], frame, scope) if first else 0
+            given = given.args[0]  # tqdm(…), enumerate(…)
+        rows = _value(given, frame, scope)
+        try:
+            return len(rows) + int(start) - 1, True
+        except Exception:
+            return None, False
+    return None, False
+
+
+def _set(frame: FrameType, counter: str, value: int) -> bool:
+    """Give a counter of a frame that runs a value."""
+    owner, _, name = counter.rpartition(".")
+    if owner:
+        held = _value(ast.parse(owner, mode="eval").body, frame, dict(frame.f_locals))
+        if held is None or type(getattr(held, name, None)) is not int:
+            return False
+        try:
+            setattr(held, name, value)
+        except Exception:
+            return False
+        return True
+    code = frame.f_code
+    if name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars):
+        frame.f_locals[name] = value
+        if sys.version_info < (3, 13):
+            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+    else:
+        frame.f_globals[name] = value
+    return True

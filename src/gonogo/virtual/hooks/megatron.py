@@ -1,0 +1,75 @@
+"""Megatron-LM's training loop, ended through its own count of iterations; Megatron-Core's buffers of gradients."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.tensor import VirtualTensor
+
+_EVALUATIONS = ("evaluate_and_print_results", "evaluate")
+_SAVES = ("save_checkpoint", "save_checkpoint_and_time")
+
+
+def install(life: Lifecycle) -> Callable[[], None]:
+    """Have the loop stop after the steps asked for, so that what comes after it is run: evaluation, test, save."""
+    patches = Patches()
+    patches.on_undo(after_import("megatron.training.training", functools.partial(_follow, patches, life)))
+    buffers = functools.partial(_count_buffers, patches, life)
+    patches.on_undo(after_import("megatron.core.distributed.param_and_grad_buffer", buffers))
+    return patches.undo
+
+
+def _follow(patches: Patches, life: Lifecycle, module: Any) -> None:
+    train = getattr(module, "train", None)
+    if train is None or not hasattr(module, "get_args"):
+        return
+
+    @functools.wraps(train)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        settings = module.get_args()
+        began = getattr(settings, "iteration", None) or 0
+        last = getattr(settings, "train_iters", None)
+        if isinstance(last, int):
+            settings.train_iters = min(last, began + life.target)
+        if isinstance(getattr(settings, "eval_iters", None), int):
+            settings.eval_iters = min(settings.eval_iters, EVALUATION_BATCHES)
+        if getattr(settings, "save", None):
+            life.expect("save")
+        return train(*args, **kwargs)
+
+    patches.set(module, "train", followed)
+    for phase, names in (("evaluate", _EVALUATIONS), ("save", _SAVES)):
+        for name in names:
+            if callable(getattr(module, name, None)):
+                patches.set(module, name, _in_phase(life, phase, getattr(module, name)))
+
+
+def _in_phase(life: Lifecycle, phase: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        with life.during(phase, f"Megatron's {original.__name__}"):
+            return original(*args, **kwargs)
+
+    return followed
+
+
+def _count_buffers(patches: Patches, life: Lifecycle, module: Any) -> None:
+    buffer = getattr(module, "_ParamAndGradBuffer", None)
+    if buffer is None:
+        return
+    init = buffer.__init__
+
+    @functools.wraps(init)
+    def followed(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        for name, category in (("param_data", "parameters"), ("grad_data", "gradients")):
+            data = getattr(self, name, None)
+            if isinstance(data, VirtualTensor):
+                life.memory.recategorise(data.cell, category)
+
+    patches.set(buffer, "__init__", followed)

@@ -1,0 +1,179 @@
+"""``torchaudio.load`` and ``save`` of WAV files where what decodes them does not load on this machine.
+
+From 2.9 on torchaudio reads by torchcodec, which wants FFmpeg's and CUDA's libraries; before, by libraries of its own.
+The machine that trains has them. Where they are here they read; where torchcodec isn't installed, neither is it there.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import struct
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+from gonogo.finding import Text
+from gonogo.virtual import private
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.values import contents
+
+_ASSUMED = Text(
+    "what decodes audio for torchaudio loads on the machine (torchcodec, FFmpeg)",
+    "机器上可以加载 torchaudio 的音频解码库（torchcodec、FFmpeg）",
+)
+_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
+
+
+class Sound(NamedTuple):
+    """A WAV file: its samples by channel, as they lie in it."""
+
+    samples: torch.Tensor
+    rate: int
+    bits: int
+    is_float: bool
+
+    @property
+    def normalized(self) -> torch.Tensor:
+        """Between -1 and 1."""
+        if self.is_float:
+            return self.samples.float()
+        if self.bits == 8:
+            return (self.samples.float() - 128) / 128
+        return self.samples.float() / float(1 << (self.bits - 1))
+
+
+def install(patches: Patches, assume: Callable[[Text], object]) -> None:
+    """Read and write WAV files where the package's own way fails for want of libraries."""
+    patches.on_undo(after_import("torchaudio", lambda module: _follow(patches, module, assume)))
+
+
+def _follow(patches: Patches, module: ModuleType, assume: Callable[[Text], object]) -> None:
+    for name, own in (("load", _load), ("load_with_torchcodec", _load), ("save", _save), ("info", _info)):
+        original = getattr(module, name, None)
+        if original is not None:
+            patches.set(module, name, _or_else(original, functools.partial(own, module), assume))
+
+
+def _or_else(original: Callable[..., Any], own: Callable[..., Any], assume: Callable[[Text], object]) -> Any:
+    @functools.wraps(original)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except (ImportError, OSError, RuntimeError, AttributeError, NotImplementedError) as error:
+            if isinstance(error, FileNotFoundError) or _is_not_installed(error):
+                raise
+            answer = own(*args, **kwargs)
+            if answer is NotImplemented:
+                raise
+            assume(_ASSUMED)
+            return answer
+
+    return called
+
+
+def _is_not_installed(error: Exception) -> bool:
+    """Whether it is for want of torchcodec, which the run's environment has as little as this one."""
+    return isinstance(error, ImportError) and find_spec("torchcodec") is None and "torchcodec" in str(error).lower()
+
+
+def _load(
+    module: Any, uri: Any, frame_offset: int = 0, num_frames: int = -1, normalize: bool = True,
+    channels_first: bool = True, *_: Any, **__: Any,
+) -> Any:  # fmt: skip
+    with private.modes_off():
+        sound = read_wav(_bytes_of(uri))
+        if sound is None:
+            return NotImplemented
+        samples = sound.normalized if normalize or find_spec("torchcodec") is not None else sound.samples
+        end = None if num_frames < 0 else frame_offset + num_frames
+        samples = samples[:, frame_offset:end]
+        return (samples if channels_first else samples.t()).contiguous(), sound.rate
+
+
+def _info(module: Any, uri: Any, *_: Any, **__: Any) -> Any:
+    with private.modes_off():
+        sound = read_wav(_bytes_of(uri))
+    if sound is None or not hasattr(module, "AudioMetaData"):
+        return NotImplemented
+    channels, frames = sound.samples.shape
+    encoding = "PCM_F" if sound.is_float else "PCM_U" if sound.bits == 8 else "PCM_S"
+    return module.AudioMetaData(sound.rate, frames, channels, sound.bits, encoding)
+
+
+def _save(
+    module: Any, uri: Any, src: torch.Tensor, sample_rate: int, channels_first: bool = True, *_: Any, **__: Any
+) -> Any:
+    if not isinstance(uri, str | os.PathLike) or not os.fspath(uri).lower().endswith(".wav"):
+        return NotImplemented
+    with private.modes_off():
+        known = contents.read(src) if isinstance(src, VirtualTensor) else src
+        sound = torch.zeros(src.shape) if known is None else known.detach().float()
+        sound = sound.unsqueeze(0) if sound.ndim == 1 else sound if channels_first else sound.t()
+        write_wav(os.fspath(uri), sound, sample_rate)
+    return None
+
+
+def _bytes_of(uri: Any) -> bytes:
+    if hasattr(uri, "read"):
+        read: bytes = uri.read()
+        return read
+    with open(uri, "rb") as file:
+        return file.read()
+
+
+def read_wav(data: bytes) -> Sound | None:
+    """The samples of a WAV file of plain numbers; None for any other file."""
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE" or sys.byteorder != "little":
+        return None
+    kind = channels = rate = bits = 0
+    place = 12
+    while place + 8 <= len(data):
+        name, size = data[place : place + 4], int.from_bytes(data[place + 4 : place + 8], "little")
+        body = data[place + 8 : place + 8 + size]
+        if name == b"fmt " and len(body) >= 16:
+            kind, channels, rate, _, _, bits = struct.unpack("<HHIIHH", body[:16])
+            if kind == _EXTENSIBLE and len(body) >= 26:
+                kind = int.from_bytes(body[24:26], "little")
+        elif name == b"data" and channels:
+            samples = _numbers(bytearray(body), kind, bits)
+            if samples is None:
+                return None
+            whole = samples[: samples.numel() // channels * channels]
+            return Sound(whole.reshape(-1, channels).t(), rate, bits, kind == _FLOAT)
+        place += 8 + size + size % 2
+    return None
+
+
+def _numbers(body: bytearray, kind: int, bits: int) -> torch.Tensor | None:
+    kinds = {
+        (_PCM, 8): torch.uint8, (_PCM, 16): torch.int16, (_PCM, 32): torch.int32,
+        (_FLOAT, 32): torch.float32, (_FLOAT, 64): torch.float64,
+    }  # fmt: skip
+    width = bits // 8
+    body = body[: len(body) // width * width] if width else bytearray()
+    if (kind, bits) == (_PCM, 24):
+        parts = torch.frombuffer(body, dtype=torch.uint8).reshape(-1, 3).int() if body else torch.zeros(0, 3).int()
+        number = parts[:, 0] + parts[:, 1] * 256 + parts[:, 2] * 65536
+        return number - (number >= 1 << 23).int() * (1 << 24)
+    dtype = kinds.get((kind, bits))
+    if dtype is None:
+        return None
+    return torch.frombuffer(body, dtype=dtype) if body else torch.zeros(0, dtype=dtype)
+
+
+def write_wav(path: str, sound: torch.Tensor, rate: int) -> None:
+    """A WAV file of 16 bits of (channels, samples) between -1 and 1."""
+    channels = sound.shape[0]
+    body = (sound.clamp(-1, 1) * 32767).round().to(torch.int16).t().contiguous()
+    data = bytes(body.view(torch.uint8).flatten().tolist())
+    with open(path, "wb") as file:
+        file.write(b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt ")
+        file.write(struct.pack("<IHHIIHH", 16, _PCM, channels, rate, rate * channels * 2, channels * 2, 16))
+        file.write(b"data" + struct.pack("<I", len(data)) + data)

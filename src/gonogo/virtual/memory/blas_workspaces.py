@@ -1,0 +1,166 @@
+"""cuBLAS's workspaces, which PyTorch takes from its caching allocator at the first matrix product.
+
+A workspace belongs to a cuBLAS handle and a stream, and a handle to a thread: autograd runs the backward in a thread of
+its own for each device, so that a training on one stream holds two. They are never given back, except by
+``torch._C._cuda_clearCublasWorkspaces()``; ``empty_cache()`` leaves them.
+
+Read in aten/src/ATen/cuda/CublasHandlePool.cpp and aten/src/ATen/native/cuda/Blas.cpp; by release:
+
+- size, since 2.0: 32 MiB where the compute capability is 9.0, else 8.125 MiB (``:4096:2:16:8``), or what
+  ``CUBLAS_WORKSPACE_CONFIG`` says (https://github.com/pytorch/pytorch/pull/91564); since 2.12 32 MiB for Blackwell too
+  (https://github.com/pytorch/pytorch/pull/175344).
+- cuBLASLt, which adds biases: ``CUBLASLT_WORKSPACE_SIZE`` KiB, by default 1 MiB
+  (https://github.com/pytorch/pytorch/pull/73439). Up to 2.8 taken and given back at each call; since 2.9 kept
+  (https://github.com/pytorch/pytorch/pull/156495); since 2.12 cuBLAS's own is used for it, unless
+  ``TORCH_CUBLASLT_UNIFIED_WORKSPACE=0`` (https://github.com/pytorch/pytorch/pull/175879).
+- since 2.15 all are taken and given back at each call, unless ``TORCH_CUBLAS_WORKSPACE_CACHE=1``
+  (https://github.com/pytorch/pytorch/pull/194311).
+
+Pull requests are dated to releases by when they were merged.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from packaging.version import Version
+
+from gonogo.virtual import private
+from gonogo.virtual.memory.tracking import Cell, MemoryRecord
+
+_KIB = 1 << 10
+_LARGE, _SMALL = 8 * 4096 * _KIB, (2 * 4096 + 8 * 16) * _KIB
+_HOPPER, _BLACKWELL = 9, (10, 12)
+_LT_KIB = 1024
+_LT_KEPT, _LT_SHARED, _NONE_KEPT = Version("2.9"), Version("2.12"), Version("2.15")
+_BLACKWELL_LARGE = Version("2.12")
+_CONFIG = re.compile(r":([0-9]+):([0-9]+)")
+_BY_LT_ALONE = frozenset({"_addmm_activation", "_int_mm", "_scaled_mm"})
+BY_CUBLAS = _BY_LT_ALONE | {
+    *("addbmm", "addmm", "addmv", "baddbmm", "bmm", "dot", "mm", "mv", "vdot"),
+    *("linalg_solve_triangular", "triangular_solve"),
+}
+"""Operators of ATen whose CUDA kernels are cuBLAS's."""
+_OF_BIASES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+_AUTOGRAD = "autograd"
+
+Key = tuple[bool, Any, Any, int, int]
+"""(of cuBLASLt, process, thread, device, stream)."""
+
+
+class BlasWorkspaces:
+    """The workspaces of one process on CUDA devices of one compute capability."""
+
+    def __init__(
+        self,
+        memory: MemoryRecord,
+        capability: tuple[int, int],
+        stream_of: Callable[[int], int],
+        *,
+        release: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._memory = memory
+        self._capability = capability
+        self._stream_of = stream_of
+        self._release = Version(Version(release or torch.__version__).base_version)
+        self._environment = os.environ if environment is None else environment
+        self.process: Callable[[], Any] = lambda: None
+        """Which process runs now, where this one stands for several."""
+        self._kept: dict[Key, Cell] = {}
+        self._threads: dict[int, int] = {}
+        """Thread → its handle's number; a handle goes on to a new thread once its own has ended."""
+        self._size: int | None = None
+        self._lt_size: int | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of a workspace of cuBLAS: read from the environment at the first use, as PyTorch does."""
+        if self._size is None:
+            self._size = self._of_config()
+        return self._size
+
+    @size.setter
+    def size(self, nbytes: int) -> None:
+        self._size = nbytes
+
+    @property
+    def lt_size(self) -> int:
+        """Bytes of a workspace of cuBLASLt."""
+        if self._lt_size is None:
+            said = self._environment.get("CUBLASLT_WORKSPACE_SIZE", "").strip()
+            self._lt_size = (int(said) if re.fullmatch(r"[0-9]+", said) else _LT_KIB) * _KIB
+        return min(self._lt_size, self.size) if self._lt_shares else self._lt_size
+
+    @lt_size.setter
+    def lt_size(self, nbytes: int) -> None:
+        self._lt_size = nbytes
+
+    def _of_config(self) -> int:
+        major = self._capability[0]
+        blackwell = major in _BLACKWELL and self._release >= _BLACKWELL_LARGE
+        default = _LARGE if major == _HOPPER or blackwell else _SMALL
+        parts = _CONFIG.findall(self._environment.get("CUBLAS_WORKSPACE_CONFIG", ""))
+        return sum(int(size) * int(count) * _KIB for size, count in parts) if parts else default
+
+    @property
+    def _keeps(self) -> bool:
+        return self._release < _NONE_KEPT or self._environment.get("TORCH_CUBLAS_WORKSPACE_CACHE") == "1"
+
+    @property
+    def _lt_shares(self) -> bool:
+        said = self._environment.get("TORCH_CUBLASLT_UNIFIED_WORKSPACE")
+        default = "1" if self._release >= _LT_SHARED else "0"
+        return self._keeps and (said if said in ("0", "1") else default) == "1"
+
+    def used_by(self, name: str, args: Any, out: Any) -> None:
+        """An operator of :data:`BY_CUBLAS` has made ``out`` on a CUDA device."""
+        if not isinstance(out, torch.Tensor) or out.device.type != "cuda" or not out.numel():
+            return
+        index = out.device.index or 0
+        by_lt = name in _BY_LT_ALONE or (name == "addmm" and _adds_bias(args))
+        keeps = self._keeps
+        if not (by_lt and not keeps):
+            self._take(False, index, self.size, keeps=keeps)
+        if by_lt and not self._lt_shares:
+            self._take(True, index, self.lt_size, keeps=keeps and self._release >= _LT_KEPT)
+
+    def _take(self, of_lt: bool, index: int, nbytes: int, *, keeps: bool) -> None:
+        if not nbytes:
+            return
+        thread = _AUTOGRAD if private.in_autograd() else self._handle_of(threading.get_ident())
+        key = (of_lt, self.process(), thread, index, self._stream_of(index))
+        kept = self._kept.get(key)
+        if kept is not None and kept.nbytes >= nbytes:
+            return
+        record = self._memory.device(torch.device("cuda", index))
+        with self._memory.counting_as("workspace"):
+            cell = Cell(record, nbytes, self._memory.category, None)
+        if keeps:
+            self._kept[key] = cell
+
+    def _handle_of(self, thread: int) -> int:
+        handle = self._threads.get(thread)
+        if handle is None:
+            alive = {one.ident for one in threading.enumerate()}
+            ended = next((one for one in self._threads if one not in alive), None)
+            handle = len(self._threads) if ended is None else self._threads.pop(ended)
+            self._threads[thread] = handle
+        return handle
+
+    def clear(self, stream: int | None = None) -> None:
+        """Give them back (of one stream alone)."""
+        self._kept = {key: cell for key, cell in self._kept.items() if stream is not None and key[4] != stream}
+
+
+def _adds_bias(args: Any) -> bool:
+    """Whether ``addmm`` is done by cuBLASLt: the bias of a linear layer, as ``isInputCompliesAddmmCudaLt`` asks."""
+    bias, right = args[0], args[2]
+    if bias.dim() != 1 or bias.dtype not in _OF_BIASES or not bias.is_contiguous():
+        return False
+    return bool(bias.shape[0] == right.shape[1] and right.shape[0] > 1 and right.shape[1] > 1)

@@ -1,0 +1,182 @@
+"""What the statement that failed was given: paths at which nothing lies, and objects that gonogo made.
+
+An exception's words are whoever's who wrote them. Where it came from is told by the values that were handed over: each
+name, attribute and constant of the statement, in the frame where it failed, and of the calls below it.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import PurePath
+from types import FrameType
+from typing import Any
+
+import torch
+
+from gonogo.virtual.stack import OURS, is_of_python, owner_of
+
+_MAX_TEXT = 1024
+_MAX_SOURCE = 2 << 20
+_MADE_BY_PREPARE = ("Tokenizer", "TokenizerFast", "Processor", "ImageProcessor", "FeatureExtractor", "Dataset")
+_SUFFIX = re.compile(r"[^/.]\.[A-Za-z][A-Za-z0-9]{0,11}$")
+_NONE = object()
+_OF_THE_PROGRAM = (
+    AttributeError, KeyError, IndexError, NameError, TypeError, ZeroDivisionError, AssertionError, ImportError,
+)  # fmt: skip
+"""What Python itself raises of a value: a path that the statement has too is not the reason."""
+
+
+def failing_statements(error: BaseException) -> Iterator[tuple[FrameType, ast.stmt]]:
+    """The statements of the innermost frame of the user's and of those below it, outermost first, with their frames."""
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        frames.append((trace.tb_frame, trace.tb_lineno))
+        trace = trace.tb_next
+    frames = [(frame, line) for frame, line in frames if not frame.f_code.co_filename.startswith((OURS, "<"))]
+    first = next((n for n in reversed(range(len(frames))) if owner_of(frames[n][0].f_code.co_filename) == "user"), 0)
+    for frame, line in frames[first:]:
+        statement = _statement(frame.f_code.co_filename, line)
+        if statement is not None:
+            yield frame, statement
+
+
+def missing_paths(error: BaseException) -> list[str]:
+    """Whole paths that a reader which failed was given, and at which nothing lies."""
+    if isinstance(error, _OF_THE_PROGRAM):
+        return []
+    found: dict[str, None] = {}
+    for frame, statement in failing_statements(error):
+        if isinstance(statement, ast.Raise) and owner_of(frame.f_code.co_filename) == "user":
+            return []  # its own words, and not a reader's: what it asked for has been taken down
+        for value in _values(frame, statement):
+            path = _as_path(value)
+            if path is not None and not os.path.lexists(path):
+                found.setdefault(path)
+    return list(found)
+
+
+def made_operands(error: BaseException, prepared: str) -> list[str]:
+    """What gonogo made among the values of the statement that failed: stand-ins, and what is read from ``prepared``."""
+    found: dict[str, None] = {}
+    for frame, statement in failing_statements(error):
+        if is_of_python(frame.f_code.co_filename):
+            continue
+        for value in _values(frame, statement):
+            if (name := _made(value, prepared)) is not None:
+                found.setdefault(name)
+    return list(found)
+
+
+def _made(value: Any, prepared: str) -> str | None:
+    kind = value if isinstance(value, type) else type(value)
+    module = sys.modules.get(getattr(kind, "__module__", "") or "")
+    if not isinstance(value, torch.Tensor) and _is_stand_in(module):
+        return f"{kind.__module__}.{kind.__qualname__}"
+    if not prepared or not kind.__name__.endswith(_MADE_BY_PREPARE):
+        return None
+    for name in ("name_or_path", "_data_files"):
+        held = getattr(value, "__dict__", {}).get(name)
+        files = [one.get("filename") for one in held if isinstance(one, dict)] if isinstance(held, list) else [held]
+        if any(isinstance(one, str) and one.startswith(prepared.rstrip("/") + "/") for one in files):
+            return kind.__name__
+    return None
+
+
+def _is_stand_in(module: Any) -> bool:
+    """Whether a module is what gonogo has put in the place of a package that is not installed."""
+    file = str(getattr(module, "__file__", None) or "")
+    return file.startswith(os.path.join(OURS, "virtual", "stand_ins", ""))
+
+
+def _as_path(value: Any) -> str | None:
+    """The whole path that a value is, if it has the form of one."""
+    text: object = os.fspath(value) if isinstance(value, PurePath) else value
+    if not isinstance(text, str) or not 0 < len(text) <= _MAX_TEXT or "\n" in text or "://" in text:
+        return None
+    text = text.removeprefix("file:").partition("?")[0]
+    rooted = text.startswith(("/", "./", "../", "~/"))
+    if not rooted and (" " in text or _SUFFIX.search(text) is None):
+        return None
+    return os.path.abspath(os.path.expanduser(text))
+
+
+def _statement(path: str, line: int) -> ast.stmt | None:
+    """The innermost statement of a line, without what its blocks hold."""
+    tree = _tree(path)
+    found: ast.stmt | None = None
+    for node in ast.walk(tree) if tree is not None else ():
+        if not isinstance(node, ast.stmt) or not node.lineno <= line <= (node.end_lineno or node.lineno):
+            continue
+        if found is None or node.lineno >= found.lineno:
+            found = node
+    return None if isinstance(found, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else found
+
+
+def _tree(path: str) -> ast.Module | None:
+    try:
+        if os.path.getsize(path) > _MAX_SOURCE:
+            return None
+        with open(path, "rb") as file:
+            return ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _values(frame: FrameType, statement: ast.stmt) -> Iterator[Any]:
+    """The values of a statement's names, attributes, constants and texts, as far as looking them up runs nothing."""
+    todo: list[ast.AST] = [child for child in ast.iter_child_nodes(statement) if not isinstance(child, ast.stmt)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.expr):
+            value = _value(node, frame)
+            if value is not _NONE:
+                yield value
+        if not isinstance(node, (ast.stmt, ast.Lambda)):
+            todo.extend(ast.iter_child_nodes(node))
+
+
+def _value(node: ast.expr, frame: FrameType) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        return frame.f_locals.get(node.id, frame.f_globals.get(node.id, _NONE))
+    if isinstance(node, ast.Attribute):
+        owner = _value(node.value, frame)
+        return _NONE if owner is _NONE else _held(owner, node.attr)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        owner = _value(node.value, frame)
+        if type(owner) in (dict, list, tuple):
+            try:
+                return owner[node.slice.value]
+            except (LookupError, TypeError):
+                return _NONE
+    if isinstance(node, ast.JoinedStr):
+        parts = [_value(one.value if isinstance(one, ast.FormattedValue) else one, frame) for one in node.values]
+        return "".join(map(str, parts)) if all(isinstance(one, (str, int, os.PathLike)) for one in parts) else _NONE
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Div)):
+        left, right = _value(node.left, frame), _value(node.right, frame)
+        if isinstance(node.op, ast.Add):
+            return left + right if type(left) is type(right) is str else _NONE
+        paths = isinstance(left, os.PathLike) and isinstance(right, (str, os.PathLike))
+        return os.path.join(left, right) if paths else _NONE
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "join":
+        parts = [_value(one, frame) for one in node.args]
+        are_paths = bool(parts) and all(isinstance(one, (str, os.PathLike)) for one in parts)
+        if are_paths and _value(node.func.value, frame) is os.path:
+            return os.path.join(*parts)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("str", "Path") and node.args:
+        return _value(node.args[0], frame)
+    return _NONE
+
+
+def _held(owner: Any, name: str) -> Any:
+    """An attribute as the object or its module holds it: no property is run."""
+    try:
+        return vars(owner).get(name, _NONE)
+    except TypeError:
+        return _NONE

@@ -1,0 +1,290 @@
+"""Operators whose result depends on values: exact where the values are known, an assumption on record where not."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gonogo.finding import Text
+from gonogo.virtual import private
+from gonogo.virtual.dispatch.placement import common_device
+from gonogo.virtual.mode import HANDLERS, Handler, VirtualMode
+from gonogo.virtual.tensor import Spec, VirtualTensor
+from gonogo.virtual.values import contents, real
+from gonogo.virtual.values.assumptions import FINITE
+
+aten = torch.ops.aten
+profiler = torch.ops.profiler
+
+
+def _handles(*operators: Any) -> Callable[[Handler], Handler]:
+    def register(handler: Handler) -> Handler:
+        for operator in operators:
+            HANDLERS[operator] = handler
+        return handler
+
+    return register
+
+
+def _real(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """The real result where all operands are known, else None."""
+    tensors = [t for t in _tensors((*args, *kwargs.values())) if isinstance(t, VirtualTensor)]
+    if not tensors or not all(contents.is_known(t) for t in tensors):
+        return None
+    return contents.compute(func, args, kwargs, 0, tensors)
+
+
+def _tensors(arguments: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    for value in arguments:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += _tensors(value)
+    return found
+
+
+def _as_virtual(mode: VirtualMode, args: Any) -> Any:
+    return tuple(mode.virtualise(a) if isinstance(a, torch.Tensor) and a.device.type != "meta" else a for a in args)
+
+
+@_handles(aten._local_scalar_dense.default)
+def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    tensor = args[0]
+    if not isinstance(tensor, VirtualTensor):
+        return func(*args)
+    known = contents.read(tensor)
+    if known is not None:
+        return known.item()
+    if tensor.dtype == torch.bool:
+        return mode.ledger.branch(Text("a condition on unknown values", "对未知值的条件判断"))
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        return mode.ledger.number(Text("an unknown number", "一个未知的数"))
+    mode.ledger.assume(Text("an unknown integer: 1", "一个未知的整数：1"))
+    return 1
+
+
+@_handles(aten._amp_foreach_non_finite_check_and_unscale_.default)
+def _unscale(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> None:
+    """A gradient scaler's test of its gradients: they are finite, and the step is taken."""
+    found = contents.read(args[1])
+    before = None if found is None else found.clone()
+    mode.run(mode.operator(func), args, kwargs)
+    if before is not None:
+        mode.ledger.assume(FINITE)
+        contents.give(args[1], before)
+
+
+@_handles(aten.nonzero.default, aten.nonzero_numpy.default, aten.argwhere.default)
+def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """All elements of an unknown mask are taken to be set: the most that its result can hold."""
+    (tensor,) = _as_virtual(mode, args)
+    known = _real(mode, func, (tensor,), {})
+    if known is None:
+        mode.ledger.assume(Text("an unknown mask selects every element", "未知的掩码选中所有元素"))
+        if tensor.numel() > (1 << 24):
+            shape = torch.Size((tensor.numel(), tensor.dim()))
+            return mode._new(Spec.of(shape, (1, shape[0]), torch.int64, tensor._device), shape.numel() * 8)
+        known = func(real.ones(tensor.shape, dtype=torch.bool))
+    return mode.wrap_real(known, tensor._device)
+
+
+@_handles(aten.masked_select.default)
+def _masked_select(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    tensor, mask = _as_virtual(mode, args)
+    shape = torch.broadcast_shapes(tensor.shape, mask.shape) or (1,)  # type: ignore[no-untyped-call]
+    with mode:
+        return aten.index.Tensor(tensor.expand(shape), [mask.expand(shape)])
+
+
+@_handles(aten.index.Tensor, aten._unsafe_index.Tensor, aten.index_put.default, aten.index_put_.default,
+          aten._index_put_impl_.default)  # fmt: skip
+def _index(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Boolean indices become integer ones first, as ATen does, so that their number is exact or on record."""
+    if all(not _is_mask(i) for i in args[1]) or not any(isinstance(t, VirtualTensor) for t in _tensors(args)):
+        return mode.run(mode.operator(func), args, kwargs)
+    common_device(func, [t for t in _tensors(args) if isinstance(t, VirtualTensor)], args)
+    indices: list[Any] = []
+    for index in args[1]:
+        if _is_mask(index):
+            positions = _nonzero(mode, aten.nonzero.default, (index,), {})
+            with mode:
+                indices += list(positions.unbind(1))
+        else:
+            indices.append(index)
+    with mode:
+        return func(args[0], indices, *args[2:], **kwargs)
+
+
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, torch.Tensor) and index.dtype in (torch.bool, torch.uint8)
+
+
+@_handles(aten._unique2.default, aten._unique.default, aten.unique_dim.default, aten.unique_consecutive.default)
+def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """The elements of an unknown tensor are taken to be distinct."""
+    args = _as_virtual(mode, args)
+    known = _real(mode, func, args, kwargs)
+    if known is None:
+        mode.ledger.assume(Text("unknown elements are distinct", "未知的元素互不相同"))
+        known = func(real.arange(args[0].numel()).reshape(args[0].shape).to(args[0].dtype), *args[1:], **kwargs)
+    return mode.wrap_real(known, args[0]._device)
+
+
+@_handles(aten.repeat_interleave.Tensor, aten.bincount.default)
+def _counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Unknown counts are taken to be one each; unknown classes to be all alike."""
+    if not any(isinstance(t, VirtualTensor) for t in _tensors(args)):
+        return func(*args, **kwargs)
+    args = _as_virtual(mode, args)
+    device = common_device(func, [a for a in args if isinstance(a, VirtualTensor)], args)
+    known = _real(mode, func, args, kwargs)
+    if known is None:
+        mode.ledger.assume(Text("unknown counts are one each", "未知的计数各为一"))
+        stand_in = real.ones if func is aten.repeat_interleave.Tensor else real.zeros
+        args = [stand_in(a.shape, dtype=a.dtype) if isinstance(a, VirtualTensor) else a for a in args]
+        known = func(*args, **kwargs)
+    return mode.wrap_real(known, device)
+
+
+@_handles(aten.histc.default)
+def _histogram(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Of integers an accelerator has a kernel, the CPU has none; unknown values are taken to be all alike."""
+    if not isinstance(args[0], VirtualTensor):
+        return func(*args, **kwargs)
+    tensor, *others = args
+    known = contents.read(tensor)
+    if known is None:
+        mode.ledger.assume(Text("unknown values are all in one class", "未知的值都属于同一类"))
+        known = real.zeros(tensor.shape, dtype=tensor.dtype)
+    if tensor._device.type != "cpu" and not tensor.dtype.is_floating_point:
+        known = known.to(torch.float64)
+    return mode.wrap_real(func(known, *others, **kwargs).to(tensor.dtype), tensor._device)
+
+
+_CHOICES = {
+    aten.topk.default, aten.sort.default, aten.sort.stable, aten.argsort.default, aten.argsort.stable,
+    aten.argmax.default, aten.argmin.default, aten.max.dim, aten.min.dim, aten.multinomial.default,
+}  # fmt: skip
+
+_OF_TOKENS = {aten.argmax.default, aten.multinomial.default}
+
+
+@_handles(*_CHOICES)
+def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """Choices among unknown scores (an expert, a token) are taken to go round: all valid, evenly spread, distinct."""
+    out = mode.run(mode.operator(func), args, kwargs)
+    indices = out[1] if isinstance(out, list | tuple) else out
+    scores = args[0]
+    if not isinstance(indices, VirtualTensor) or contents.is_known(indices) or indices.cell.nbytes > (8 << 20):
+        return out
+    if mode.next_tokens is not None and func in _OF_TOKENS and scores.dim() == 2:
+        written = mode.next_tokens(indices.numel(), scores.shape[-1])
+        if written is not None:
+            known = torch.frombuffer(array("q", written), dtype=torch.int64)
+            contents.give(indices, known.reshape(indices.shape).to(indices.dtype))
+            return out
+    mode.ledger.assume(Text("choices among unknown scores are evenly spread", "对未知分数的选择均匀分布"))
+    if func in (aten.argmax.default, aten.argmin.default) and (len(args) < 2 or args[1] is None):
+        contents.give(indices, real.zeros(indices.shape, dtype=indices.dtype))
+        return out
+    dim = _chosen_dim(func, args, kwargs) % max(scores.dim(), 1)
+    classes = scores.shape[dim] if scores.dim() else 1
+    keeps = indices.dim() == scores.dim()
+    chosen = indices.shape[dim] if keeps and indices.dim() else 1
+    rows = indices.numel() // max(chosen, 1)
+    around = (real.arange(rows * chosen) % max(classes, 1)).reshape(rows, chosen)
+    if keeps and indices.dim():
+        moved = [indices.shape[d] for d in range(indices.dim()) if d != dim] + [chosen]
+        around = around.reshape(moved).movedim(-1, dim)
+    else:
+        around = around.reshape(indices.shape)
+    contents.give(indices, around.to(indices.dtype).contiguous())
+    return out
+
+
+def _chosen_dim(func: Any, args: Any, kwargs: Any) -> int:
+    position = {aten.topk.default: 2, aten.sort.stable: 2, aten.argsort.stable: 2}.get(func, 1)
+    if func is aten.multinomial.default:
+        return -1
+    if func in (aten.sort.stable, aten.argsort.stable):
+        return int(kwargs.get("dim", -1))
+    dim = args[position] if len(args) > position else kwargs.get("dim", -1)
+    return -1 if dim is None else int(dim)
+
+
+@_handles(aten._use_cudnn_ctc_loss.default, aten._use_cudnn_ctc_loss.Tensor)
+def _ctc_in_cudnn(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> bool:
+    """cuDNN takes 32-bit targets on the CPU, one after another, alone: PyTorch's own kernel takes any."""
+    return False
+
+
+@_handles(aten._ctc_loss.default, aten._ctc_loss.Tensor)
+def _ctc(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """The loss of each sample, and the table of its alignments, as wide as the longest target; unknown: as may be."""
+    probabilities, targets, _, lengths = args[:4]
+    operands = [t for t in args[:4] if isinstance(t, torch.Tensor)]
+    if not any(isinstance(t, VirtualTensor) for t in operands):
+        return func(*args, **kwargs)
+    if isinstance(lengths, torch.Tensor):
+        known = contents.read(mode.virtualise(lengths))
+        if known is None:
+            mode.ledger.assume(
+                Text("targets of unknown length are as long as they may be", "未知长度的目标取允许的最大长度")
+            )
+            longest = targets.shape[-1]
+        else:
+            longest = int(known.max())
+    else:
+        longest = max(lengths)
+    steps, rows, _ = probabilities.shape if probabilities.dim() == 3 else (probabilities.shape[0], 1, 0)
+    device = mode.virtualise(probabilities)._device
+    with mode:
+        losses = torch.empty((rows,), dtype=probabilities.dtype, device=device)
+        return losses, torch.empty((rows, steps, 2 * longest + 1), dtype=probabilities.dtype, device=device)
+
+
+@_handles(aten._ctc_loss_backward.default, aten._ctc_loss_backward.Tensor)
+def _ctc_backward(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    if not any(isinstance(t, VirtualTensor) for t in args):
+        return func(*args, **kwargs)
+    with mode:
+        return torch.empty_like(args[1])
+
+
+@_handles(aten.equal.default)
+def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    if not any(isinstance(t, VirtualTensor) for t in args):
+        return func(*args)
+    left, right = _as_virtual(mode, args)
+    common_device(func, [left, right], args)
+    if left.shape != right.shape:
+        return False
+    known = _real(mode, func, (left, right), {})
+    if known is not None:
+        return known
+    mode.ledger.assume(Text("unknown tensors are equal", "未知的张量相等"))
+    return True
+
+
+@_handles(aten._assert_async.msg, aten._assert_async.default)
+def _assertion(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    known = contents.read(args[0]) if isinstance(args[0], VirtualTensor) else args[0]
+    if known is None:
+        mode.ledger.assume(Text("an assertion on unknown values holds", "对未知值的断言成立"))
+        return None
+    return func(known, *args[1:])
+
+
+@_handles(
+    profiler._record_function_enter_new.default,
+    profiler._record_function_exit._RecordFunction,
+    profiler._record_function_enter.default,
+    profiler._record_function_exit.default,
+)
+def _profiler(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
+    with private.DisableTorchDispatch():
+        return func(*args, **kwargs)

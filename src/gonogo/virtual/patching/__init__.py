@@ -1,0 +1,1 @@
+"""How other packages are patched, at once or when they are imported, and put back."""

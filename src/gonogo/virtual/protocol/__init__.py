@@ -1,0 +1,1 @@
+"""What a rank is told to do, and the messages that ranks exchange."""

@@ -1,0 +1,153 @@
+"""What libraries ask the hub about a repository: whether it is there, its files, what it says of itself.
+
+For a name that was prepared, its folder answers. Some releases ask of each name that they load (transformers 4.57.3,
+whether a tokenizer comes of one of Mistral's models), so a rehearsal that had the files alone would end there.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any, Protocol
+
+from gonogo.finding import Text
+from gonogo.virtual.patching.patches import Patches
+
+_FOLDER = Text(
+    "the hub has no repository {name}, which is a folder here", "hub 上没有名为 {name} 的仓库，它是这里的文件夹"
+)
+_WEIGHTS = "model.safetensors"
+_COMMIT = "0" * 40
+"""What stands for the commit of a repository that was made."""
+_SELF_TOLD = ("model_info", "dataset_info")
+
+
+class _Names(Protocol):
+    """The names that are answered for (``prepared.Names``)."""
+
+    assume: Callable[[Text], object]
+
+    def place(self, name: Any, kind: str | None) -> str | None: ...
+
+    def file(self, name: Any, folder: str, within: Any, filename: Any) -> str: ...
+
+    def miss(self, kind: str | None, name: Any) -> None: ...
+
+
+def follow(names: _Names, patches: Patches, module: ModuleType) -> None:
+    """Have prepared names answered for; what is asked of others is asked as before, and noted where it fails."""
+    answers: dict[str, Callable[..., Any]] = {
+        "file_exists": lambda folder, name, kind, filename, **_: os.path.exists(
+            names.file(name, folder, None, filename)
+        ),
+        "repo_exists": lambda *_, **__: True,
+        "revision_exists": lambda *_, **__: True,
+        "auth_check": lambda *_, **__: None,
+        "list_repo_files": lambda folder, name, kind, *_, **__: list(files_of(folder, kind)),
+        "list_repo_tree": functools.partial(_tree, module),
+        "get_paths_info": functools.partial(_paths, module),
+        "model_info": functools.partial(_info, module),
+        "dataset_info": functools.partial(_info, module),
+        "repo_info": functools.partial(_info, module),
+    }
+    for name, answer in answers.items():
+        original = getattr(module.HfApi, name, None)
+        if original is not None:
+            method = _method(names, original, answer)
+            patches.set(module.HfApi, name, method)
+            if hasattr(module, name):  # the same of the module's own HfApi, bound when it was imported
+                patches.set(module, name, method.__get__(module.api))
+
+
+def _method(names: _Names, original: Any, answer: Callable[..., Any]) -> Any:
+    usual = "dataset" if original.__name__ == "dataset_info" else None
+
+    @functools.wraps(original)
+    def asked(api: Any, repo_id: Any, *args: Any, **kwargs: Any) -> Any:
+        kind = usual or kwargs.pop("repo_type", None)
+        folder = names.place(repo_id, kind)
+        if folder is not None:
+            return answer(folder, str(repo_id), kind, *args, **kwargs)
+        if kind is not None and not usual:
+            kwargs["repo_type"] = kind
+        if original.__name__ == "file_exists" and os.path.isdir(str(repo_id)):
+            names.assume(_FOLDER.format(name=str(repo_id)))
+            return False
+        try:
+            return original(api, repo_id, *args, **kwargs)
+        except Exception:
+            names.miss(kind, repo_id)
+            raise
+
+    return asked
+
+
+def note_asked(error: BaseException, name: str, file: str) -> None:
+    """Attach the repository and the file of the hub for whose want an exception was raised."""
+    error.gonogo_asked = (name, file)  # type: ignore[attr-defined]
+
+
+def asked_for(error: BaseException) -> tuple[str, str] | None:
+    """The repository and the file that were asked for in vain; None where it is not known."""
+    found: tuple[str, str] | None = getattr(error, "gonogo_asked", None)
+    return found
+
+
+def files_of(folder: str, kind: str | None) -> Iterator[str]:
+    """A repository's files, by their paths in it; a model's weights, which are made when they are read, among them."""
+    found = set() if kind == "dataset" else {_WEIGHTS}
+    for parent, _, names in os.walk(folder):
+        found.update(os.path.relpath(os.path.join(parent, name), folder) for name in names)
+    yield from sorted(found)
+
+
+def _has(names: _Names, folder: str, name: str, kind: str | None, filename: Any, **kwargs: Any) -> bool:
+    return os.path.exists(names.file(name, folder, None, str(filename)))
+
+
+def _info(module: Any, folder: str, name: str, kind: str | None, *args: Any, **kwargs: Any) -> Any:
+    """What a repository says of itself. Nothing of its tags is known that tell where it comes from."""
+    of_data = kind == "dataset"
+    make = module.DatasetInfo if of_data else module.ModelInfo
+    return make(
+        id=name,
+        modelId=name,
+        author=name.partition("/")[0],
+        sha=_COMMIT,
+        private=False,
+        gated=False,
+        disabled=False,
+        downloads=0,
+        likes=0,
+        tags=[] if of_data else ["transformers", "safetensors"],
+        siblings=[{"rfilename": file} for file in files_of(folder, kind)],
+    )
+
+
+def _tree(module: Any, folder: str, name: str, kind: str | None, path_in_repo: Any = None, **kwargs: Any) -> Any:
+    """Files and folders below a path, those of its own level alone unless ``recursive``."""
+    below = f"{str(path_in_repo).strip('/')}/" if path_in_repo else ""
+    folders: set[str] = set()
+    for file in files_of(folder, kind):
+        if not file.startswith(below):
+            continue
+        parts = file.removeprefix(below).split("/")
+        for depth in range(1, len(parts)):
+            within = below + "/".join(parts[:depth])
+            if within not in folders and (depth == 1 or kwargs.get("recursive")):
+                folders.add(within)
+                yield module.RepoFolder(path=within, oid=_COMMIT, tree_id=_COMMIT)
+        if len(parts) == 1 or kwargs.get("recursive"):
+            yield _file(module, folder, file)
+
+
+def _paths(module: Any, folder: str, name: str, kind: str | None, paths: Any, **kwargs: Any) -> list[Any]:
+    wanted = [paths] if isinstance(paths, str) else list(paths)
+    return [one for one in _tree(module, folder, name, kind, recursive=True) if one.path in wanted]
+
+
+def _file(module: Any, folder: str, file: str) -> Any:
+    path = os.path.join(folder, file)
+    return module.RepoFile(path=file, size=os.path.getsize(path) if os.path.exists(path) else 0, oid=_COMMIT)

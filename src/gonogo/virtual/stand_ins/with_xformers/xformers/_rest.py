@@ -1,0 +1,33 @@
+"""The names of the real package that are not written out: they can be imported, and say so when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gonogo.finding import Text
+from gonogo.virtual.unsupported import UnsupportedOperator
+
+_WHY = Text(
+    "xFormers is not installed here, and gonogo's stand-in for it has this name only",
+    "本机没有安装 xFormers，而 gonogo 的替身只有这个名称",
+)
+
+
+def lacking(module: str, names: Iterable[str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module that is written out in part."""
+    known = frozenset(names)
+
+    def __getattr__(name: str) -> Any:
+        if name not in known:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+        return _Unwritten(name, (), {"__module__": module})
+
+    return __getattr__
+
+
+class _Unwritten(type):
+    """A class, or a function, whose name is all there is."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedOperator(f"{cls.__module__}.{cls.__name__}", _WHY)

@@ -1,0 +1,136 @@
+"""What a rank computes and moves in one step: the input of the roofline.
+
+FLOPs by PyTorch's own formulas (``torch.utils.flop_counter``), bytes by the operands of each operator.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gonogo.evidence.environment.hardware import Speed
+from gonogo.evidence.rehearsal.work import PhaseWork
+from gonogo.virtual import private
+from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, operator_seconds
+
+
+class _Work:
+    """Work of one rank in one phase; see :class:`gonogo.virtual.measuring.jobs.PhaseWork`."""
+
+    def __init__(self) -> None:
+        self.flops = 0
+        self.memory_bytes = 0
+        self.long_seconds = 0.0
+        self.short_seconds = 0.0
+        self.short_operators = 0
+        self.to_host_bytes = 0
+        self.from_host_bytes = 0
+        self.collectives: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+
+
+_watched: list[_WorkMode] = []
+
+
+def watch(session: Any) -> None:
+    """Let the program of that :class:`gonogo.virtual.ranks.session.Session` be counted; once a process."""
+    speed = session.plan.accelerator.speed
+    if speed is not None:
+        _watched.append(_WorkMode(session.life, speed))
+
+
+def counting() -> contextlib.AbstractContextManager[object]:
+    """For the program: what runs within it is counted, where someone watches."""
+    return _watched[0] if _watched else contextlib.nullcontext()
+
+
+def phases() -> tuple[PhaseWork, ...]:
+    """What was counted, in order of steps."""
+    return _watched[0].phases() if _watched else ()
+
+
+class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts what goes by on its way to the virtual accelerator, by step and phase; ``life`` tells those."""
+
+    def __init__(self, life: Any, speed: Speed) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._life = life
+        self._speed = speed
+        self._by_phase: dict[tuple[int, str], _Work] = defaultdict(_Work)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def phases(self) -> tuple[PhaseWork, ...]:
+        """What was counted, in order of steps."""
+        return tuple(
+            PhaseWork(
+                step, phase, work.flops, work.memory_bytes, work.long_seconds, work.short_seconds, work.short_operators,
+                work.to_host_bytes, work.from_host_bytes,
+                {name: (count, nbytes) for name, (count, nbytes) in work.collectives.items()},
+            )
+            for (step, phase), work in sorted(self._by_phase.items(), key=lambda item: item[0][0])
+        )  # fmt: skip
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Serve the operator by whoever serves it, and count it."""
+        out = func(*args, **(kwargs or {}))
+        if func.is_view or func.namespace == "prim":
+            return out
+        work = self._by_phase[self._life.step, self._life.phase]
+        if func.namespace == "c10d":
+            _count_collective(work, func, args)
+            return out
+        operands = _tensors(args) + _tensors(out)
+        on_host = [tensor.device.type == "cpu" for tensor in operands]
+        if all(on_host):
+            return out
+        if any(on_host):
+            _count_copy(work, out)
+            return out
+        flops = private.flops(func, args, kwargs or {}, out)
+        moved = sum(tensor.numel() * tensor.element_size() for tensor in operands)
+        work.flops += flops
+        work.memory_bytes += moved
+        seconds = operator_seconds(flops, moved, self._speed)
+        if seconds > LAUNCH_SECONDS:
+            work.long_seconds += seconds
+        else:
+            work.short_seconds += seconds
+            work.short_operators += 1
+        return out
+
+
+def _count_collective(work: _Work, func: Any, args: Any) -> None:
+    counted = work.collectives[func._schema.name.removeprefix("c10d::")]
+    counted[0] += 1
+    counted[1] += sum(tensor.numel() * tensor.element_size() for tensor in _sent(args))
+
+
+def _sent(args: Any) -> list[torch.Tensor]:
+    """The tensors that a rank puts in: the inputs, which follow the outputs where there are both."""
+    second = _tensors(args[1]) if len(args) > 1 else []
+    return second or _tensors(args[0])
+
+
+def _count_copy(work: _Work, out: Any) -> None:
+    """A copy between host and accelerator, in the direction of its destination."""
+    if not isinstance(out, torch.Tensor):
+        return
+    nbytes = out.numel() * out.element_size()
+    if out.device.type == "cpu":
+        work.to_host_bytes += nbytes
+    else:
+        work.from_host_bytes += nbytes
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, list | tuple):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return []

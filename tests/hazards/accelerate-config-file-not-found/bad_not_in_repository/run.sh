@@ -1,0 +1,2 @@
+cd "$(dirname "$0")"
+accelerate launch --config_file conf/zero2.yaml train.py

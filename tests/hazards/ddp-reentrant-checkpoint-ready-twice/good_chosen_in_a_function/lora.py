@@ -1,0 +1,18 @@
+import transformers
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+def settle(training):
+    training.gradient_checkpointing_kwargs = dict(use_reentrant=False)
+    return training
+
+
+parser = transformers.HfArgumentParser(TrainingArguments)
+(args,) = parser.parse_args_into_dataclasses()
+args = settle(args)
+model = AutoModelForCausalLM.from_pretrained("/models/Llama-2-7b")
+model.enable_input_require_grads()
+# only the adapters are trained
+model = get_peft_model(model, LoraConfig(r=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
+trainer = Trainer(model=model, args=args, train_dataset=rows())
+trainer.train()

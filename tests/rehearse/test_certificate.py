@@ -1,0 +1,196 @@
+"""A certain NO-GO has a certificate: each thing that could make it false here is excluded, and shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from certainty_cases import CASES
+from lacking_worlds import World, all_worlds, healthy, is_certain, judge, mutated, rehearsed_lacking
+
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.finding import Verdict
+from gonogo.hazards.hazard import Hazard
+from gonogo.hazards.index import all_hazards
+from gonogo.hazards.obligations import NAMES, obligations_of
+from gonogo.rehearse.answer import rehearsal_report
+from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.world import ProjectWorld
+
+WORLDS = all_worlds()
+HAZARDS = Path(__file__).parent.parent / "hazards"
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_what_a_changed_world_brings_about_is_never_certain(tmp_path: Path, part: int) -> None:
+    for number, world in enumerate(WORLDS[part * 12 : part * 12 + 12]):
+        whole, lacking = tmp_path / f"whole-{number}", tmp_path / f"lacking-{number}"
+        for folder in (whole, lacking):
+            folder.mkdir()
+            world.write(folder)
+        assert healthy(world, whole) is None, world.name
+        rank = mutated(world, lacking)
+        assert rank is None or not is_certain(rank), (world.name, rank.failure)
+
+
+@pytest.mark.parametrize("lacks", ["file", "module", "program", "library", "address", "ranks", "assumed"])
+def test_it_is_told_by_what_was_taken_down(tmp_path: Path, lacks: str) -> None:
+    """Without that the same failures would be certain: what they say does not tell."""
+    for number, world in enumerate(one for one in WORLDS if one.lacks == lacks and one.use == "by its type"):
+        (folder := tmp_path / str(number)).mkdir()
+        world.write(folder)
+        record = rehearsed_lacking(folder, {})
+        assert record is not None
+        (rank,) = record.ranks
+        assert rank.failure is not None
+        if rank.failure.type == "TypeError":  # None + 1
+            rank.absent, rank.assumptions = [], []
+            judge(record, folder)
+            assert is_certain(rank)
+            return
+    pytest.fail("none of them goes on with None")
+
+
+def own_fault(folder: Path, program: str) -> RankRecord:
+    World("file", "got = 1", "at the top", "at once").write(folder)
+    (folder / "train.py").write_text(program)
+    record = rehearsed_lacking(folder, {"numpy": "2.0"})
+    assert record is not None
+    judge(record, folder)
+    return record.ranks[0]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        'import os\nresume = "last.pt" if os.path.exists("last.pt") else None\nprint([1, 2].count(1, 2, 3))\n',
+        "try:\n    import extras_of_run\nexcept ImportError:\n    extras_of_run = None\n{}['rate']\n",
+        'import shutil\nfast = shutil.which("tool-of-run") is not None\nprint("x" + 1)\n',
+        "value = unknown()\nprint(value)\n\n\n\n\n\n\nraise ValueError('batch of 3 for 2 ranks')\n",
+        "import os\nos.makedirs('o', exist_ok=True)\nif not os.path.exists('o/l'):\n    open('o/l', 'w')\n1 / 0\n",
+        "import glob\nold = glob.glob('runs/*')\nfor one in old:\n    print(one)\nnames = ['a']\nprint(names[3])\n",
+        'import yaml\nyaml.safe_load(open("configs/base.yaml"))\n',
+    ],
+)
+def test_a_fault_of_the_programs_own_stays_certain(tmp_path: Path, program: str) -> None:
+    rank = own_fault(tmp_path, program)
+    assert is_certain(rank), [one for one in rank.certificate if not one.met]
+
+
+def record_of(folder: Path, failure: Failure | None = None, **known: object) -> RehearsalRecord:
+    rank = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised", versions={"python": "3.11.7"})
+    rank.failure = failure or Failure(
+        "ValueError", "three rows for two", (Frame(str(folder / "train.py"), 3, "main", "", "user"),), "load", 0
+    )
+    for name, value in known.items():
+        setattr(rank, name, value)
+    facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
+    return RehearsalRecord(["python", "train.py"], str(folder), 1, 1, 1, facts, 2, None, ranks=[rank])
+
+
+def lacking(record: RehearsalRecord, world: ProjectWorld) -> list[str]:
+    apply_limits(record, world)
+    return [one.name for one in record.ranks[0].certificate if not one.met]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("pyproject.toml", '[project]\nname = "x"\nversion = "0"\nrequires-python = ">=3.12"\n', False),
+        ("pyproject.toml", '[project]\nname = "x"\nversion = "0"\nrequires-python = ">=3.10,<3.13"\n', True),
+        ("pyproject.toml", '[tool.poetry.dependencies]\npython = "^3.12"\n', False),
+        ("pyproject.toml", '[tool.poetry.dependencies]\npython = "~3.10"\n', False),
+        ("pyproject.toml", '[tool.poetry.dependencies]\npython = "^3.9"\n', True),
+        ("setup.cfg", "[metadata]\nname = x\n[options]\npython_requires = >=3.13\n", False),
+        ("setup.py", "from setuptools import setup\nsetup(name='x', python_requires='<3.11')\n", False),
+        ("setup.py", "from setuptools import setup\nsetup(name='x')\n", True),
+    ],
+)
+def test_the_python_is_one_that_the_project_allows(tmp_path: Path, name: str, text: str, allowed: bool) -> None:
+    (tmp_path / name).write_text(text)
+    record = record_of(tmp_path)
+    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ([] if allowed else ["python"])
+    if not allowed:
+        assert "and this is Python 3.11.7" in record.ranks[0].unsupported[0].why
+
+
+def test_each_imported_package_is_of_the_release_that_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("einops==0.4.1\nnumpy>=1\ndatasets==2.0\n")
+    imported = {"einops": "0.8.2", "numpy": "2.4.6"}  # datasets was not imported: it has no part in it
+    record = record_of(tmp_path, imported=imported)
+    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ["packages"]
+    why = record.ranks[0].unsupported[0].why
+    assert "requires einops==0.4.1, and einops 0.8.2 was imported before this failure: run gonogo prepare" in why
+    record = record_of(tmp_path, imported=imported)
+    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path, whole=True)) == ["packages"]
+    why = record.ranks[0].unsupported[0].why  # that command has been run
+    assert "in place of which einops 0.8.2 was installed here" in why
+    assert "gonogo prepare" not in why
+
+
+def test_what_was_replaced_or_left_out_counts_where_it_was_asked_for(tmp_path: Path) -> None:
+    record = record_of(tmp_path, imported={"torchvision": "0.28"})
+    record.differing = ["torchvision", "alignment-handbook"]
+    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ["packages"]
+    assert "torchvision was replaced or left out here" in record.ranks[0].unsupported[0].why
+    record = record_of(tmp_path)
+    record.differing = ["torchvision"]
+    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == []
+
+
+def test_what_gonogo_made_has_no_part_in_it(tmp_path: Path) -> None:
+    record = record_of(tmp_path, made_operands=["Qwen2TokenizerFast"])
+    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ["made"]
+    refused = Failure(
+        "TypeError", "Trainer.__init__() got an unexpected keyword argument 'tokenizer'", (), "load", 0
+    )  # whatever is in it
+    record = record_of(tmp_path, refused, made_operands=["Qwen2TokenizerFast"])
+    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == []
+
+
+def test_a_hazard_that_has_seen_the_mechanism_needs_no_release(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("einops==0.4.1\n")
+    file = HAZARDS / "zero3-direct-param-use-invalid-gradient" / "bad.record.json"
+    record = msgspec.json.decode(file.read_bytes(), type=RehearsalRecord)
+    record.cwd = str(tmp_path)
+    record.ranks[0].imported = {"einops": "0.8.2"}
+    assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ["packages"]
+    assert record.ranks[0].outcome == "raised"
+    report = rehearsal_report(record, str(tmp_path))
+    assert report.verdict is Verdict.NO_GO
+    line = report.notes[0]
+    assert "nothing missing" in line.en
+    assert "packages" not in line.en  # which is not so, and is not claimed
+
+
+def test_the_report_shows_why_it_is_certain(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("einops>=0.4\n")
+    record = record_of(tmp_path, imported={"einops": "0.8.2"})
+    apply_limits(record, ProjectWorld.of(tmp_path, tmp_path))
+    report = rehearsal_report(record, str(tmp_path))
+    assert report.verdict is Verdict.NO_GO
+    assert report.notes[0].en == (
+        "certain: this Python, as no file asks for another, same packages as declared, no made data, no stand-in "
+        "before it, nothing missing, no assumed value, no other rank's part missing, nothing refused"
+    )
+    assert report.rehearsal is not None
+    certificate = report.rehearsal.ranks[0].certificate
+    assert isinstance(certificate, tuple)
+    assert {one.name for one in certificate} == NAMES
+    assert all(one.met and one.shown_zh for one in certificate)
+
+
+def test_a_hazard_needs_all_unless_it_judges_the_record_itself() -> None:
+    hazards = {hazard.name: hazard for hazard in all_hazards()}
+    assert obligations_of(hazards["program-raises"]) == NAMES
+    for hazard in hazards.values():
+        assert obligations_of(hazard) <= NAMES
+        assert {"assumed", "ranks"} <= obligations_of(hazard)
+        if type(hazard).in_rehearsal is Hazard.in_rehearsal:
+            assert obligations_of(hazard) == NAMES
+
+
+def test_the_cases_are_of_several_kinds() -> None:
+    kinds = [case.kind for case in CASES]
+    assert all(kinds.count(kind) >= 3 for kind in set(kinds))
