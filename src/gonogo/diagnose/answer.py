@@ -61,8 +61,18 @@ def lowered(text: Text) -> Text:
     return Text(f"{first.lower()} {rest}".strip() if plain else text.en, text.zh)
 
 
+_NO_CLAUSE = compiled_when_used(
+    r"^(?:No|More|Several|Wrong|Missing|Different|Not|Too) (?!.*\b(?:is|are|was|were|does|do|has|have|can|can't|cannot"
+    r"|join|waits?|reads?|exist)\b)"
+)
+
+
 def _as_clause(finding: Finding) -> Text:
-    return lowered(finding.title)
+    title = finding.title
+    if title.en.startswith("Out of GPU memory"):
+        return Text(title.en.replace("Out of GPU memory", "GPU memory ran out", 1), title.zh)
+    clause = lowered(title)
+    return Text(f"of this: {clause.en}", clause.zh) if _NO_CLAUSE.search(title.en) else clause
 
 
 def _ran_out(facts: FailureFacts, finding: Finding) -> bool:

@@ -33,7 +33,7 @@ _MAX_RANKS = 512
 _OF_THE_FAILURE = (Role.ROOT, Role.CASCADE)
 
 if TYPE_CHECKING:  # loaded where a log asks for it
-    from gonogo.finding.similar import SimilarThread
+    from gonogo.finding.answer import SimilarThread
 
 
 class Failure(NamedTuple):

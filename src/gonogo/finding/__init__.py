@@ -11,7 +11,7 @@ from gonogo.finding.text import Text as Text
 
 if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
-    from gonogo.finding.answer import Answer, Clue
+    from gonogo.finding.answer import Answer, Clue, SimilarThread
     from gonogo.finding.bisection import Bisection
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gonogo.finding.rehearsal import Rehearsal
     from gonogo.finding.second_opinion.reading import Reading
     from gonogo.finding.second_opinion.upstream import UpstreamFact
-    from gonogo.finding.similar import SimilarThread
 
 
 class Certainty(str, Enum):

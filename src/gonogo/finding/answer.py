@@ -1,4 +1,4 @@
-"""What a diagnosis says first: why it failed, where, and what to change; and the clues that speak for it."""
+"""What a diagnosis says first: why it failed, where, what to change; clues that speak for it; threads like it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 from gonogo.finding.text import Text
 
 
-class Place(msgspec.Struct, frozen=True):
+class CluePlace(msgspec.Struct, frozen=True):
     """A line of a log or of a file; ``line`` is 0 where it is not known."""
 
     path: str
@@ -46,7 +46,7 @@ class Clue(msgspec.Struct, frozen=True):
     """A sentence that joins facts of a failure with each other or with the run's settings, and where they stand."""
 
     text: Text
-    places: tuple[Place, ...] = ()
+    places: tuple[CluePlace, ...] = ()
     against: tuple[str, ...] = ()
     """Hazards that it speaks against: their answers are withdrawn."""
     secondary: tuple[str, ...] = ()
@@ -57,3 +57,19 @@ class Clue(msgspec.Struct, frozen=True):
 
 def _without_stop(text: Text) -> Text:
     return Text(text.en.rstrip(" ."), text.zh.rstrip(" 。"))
+
+
+class SimilarThread(msgspec.Struct, frozen=True):
+    """A public thread that looks like the failure, where its cause is not certain.
+
+    At ``address``; ``title`` is its author's words, or empty where it is not known.
+
+    ``settled`` is in a short phrase of ours what it shows or what settled it, ``hazard`` the hazard that it was of:
+    each empty where that is not known. ``likeness`` is 0 to 1.
+    """
+
+    address: str
+    title: str
+    settled: Text | None
+    hazard: str
+    likeness: float

@@ -83,7 +83,7 @@ class RaisedException(msgspec.Struct, frozen=True):
     time: float | None = None
 
 
-class CollectiveCall(msgspec.Struct, frozen=True):
+class LoggedCollective(msgspec.Struct, frozen=True):
     """A collective in which a rank waited until the timeout; None where the line does not say."""
 
     rank: int | None
@@ -122,7 +122,7 @@ class FailureFacts(msgspec.Struct, frozen=True):
     """The innermost line of code that is neither a package's nor a known framework's."""
     root_rank: int | None = None
     """The rank that torchrun names as the first to fail."""
-    collectives: tuple[CollectiveCall, ...] = ()
+    collectives: tuple[LoggedCollective, ...] = ()
     native: tuple[NativeSymbol, ...] = ()
     exit_codes: tuple[int, ...] = ()
     versions: Mapping[str, str] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Finding, Fix, Report
-from gonogo.finding.similar import SimilarThread
+from gonogo.finding.answer import SimilarThread
 from gonogo.report.words import how_to_apply
 
 SCHEMA = "gonogo.report/1"

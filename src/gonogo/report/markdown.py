@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
+from gonogo.finding.answer import SimilarThread
 from gonogo.finding.condensed import findings_of, notes_of, skipped_of
 from gonogo.finding.ranks import ranks_text
-from gonogo.finding.similar import SimilarThread
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
 from gonogo.finding.alike import Alike
+from gonogo.finding.answer import SimilarThread
 from gonogo.finding.condensed import findings_of, notes_of, skipped_of
 from gonogo.finding.ranks import ranks_text
-from gonogo.finding.similar import SimilarThread
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of

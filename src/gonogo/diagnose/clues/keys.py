@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, Place
+from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts, RaisedException
 
 _WRAPPERS = {
@@ -92,5 +92,5 @@ def _differing(ours: str, theirs: str) -> tuple[str, str]:
     return (".".join(left) + "." if left else "", ".".join(right) + "." if right else "")
 
 
-def _place(raised: RaisedException) -> Place:
-    return Place(raised.log, raised.line)
+def _place(raised: RaisedException) -> CluePlace:
+    return CluePlace(raised.log, raised.line)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, Place
+from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.words import size
 
@@ -35,13 +35,13 @@ def of_memory(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """More free than was asked for; a single allocation larger than all else; a host that is all but full."""
     for raised in facts.chain:
         text = " ".join(raised.message.text.split())
-        yield from _of_gpu(text, Place(raised.log, raised.line))
+        yield from _of_gpu(text, CluePlace(raised.log, raised.line))
     if not facts.chain and (found := log.find(_LINE)) is not None:
-        yield from _of_gpu(found.text, Place(found.line.path, found.line.number))
+        yield from _of_gpu(found.text, CluePlace(found.line.path, found.line.number))
     yield from _of_host(log, facts)
 
 
-def _of_gpu(text: str, place: Place) -> Iterator[Clue]:
+def _of_gpu(text: str, place: CluePlace) -> Iterator[Clue]:
     asked, free = _bytes(_ASKED.search(text)), _bytes(_FREE.search(text))
     if asked is None or free is None:
         return
@@ -92,7 +92,7 @@ def _of_host(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
                     "The host had {used} of its {whole} in use: the kernel, or the container's limit, kills then",
                     "主机已使用 {used}（共 {whole}）：此时内核或容器上限会杀死进程",
                 ).format(used=size(used), whole=size(whole)),
-                (Place(found.line.path, found.line.number, found.text.strip()[:200]),),
+                (CluePlace(found.line.path, found.line.number, found.text.strip()[:200]),),
             )
             return
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from gonogo.evidence.failure.settings import Setting, meaning_of, settings_of, world_size
+from gonogo.evidence.failure.settings import RunSetting, meaning_of, settings_of, world_size
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, Place
+from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts, Message, RaisedException
 
 _CHECKED = compiled_when_used(
@@ -39,7 +39,7 @@ _MEANING_WORDS = {
 def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """What the figures of a message come to, of its own and of the run's settings."""
     for raised in facts.chain[-2:]:
-        place = Place(raised.log, raised.line)
+        place = CluePlace(raised.log, raised.line)
         yield from _of_check(raised, place)
         if raised.message.form in _SPEAKS_OF_SIZES or raised.type == "AssertionError":
             yield from _of_division(log, raised, place)
@@ -48,7 +48,7 @@ def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         yield from _of_settings(log, raised.message, place)
 
 
-def _of_check(raised: RaisedException, place: Place) -> Iterator[Clue]:
+def _of_check(raised: RaisedException, place: CluePlace) -> Iterator[Clue]:
     """The check in the failing line itself: ``assert a % b == 0``."""
     code = raised.frames[-1].code if raised.frames else ""
     if (check := _CHECKED.search(code)) and raised.type in ("AssertionError", "ValueError", "RuntimeError"):
@@ -62,7 +62,7 @@ def _of_check(raised: RaisedException, place: Place) -> Iterator[Clue]:
         )
 
 
-def _of_division(log: FailureLog, raised: RaisedException, place: Place) -> Iterator[Clue]:
+def _of_division(log: FailureLog, raised: RaisedException, place: CluePlace) -> Iterator[Clue]:
     """Which numbers do not divide: the two of the message, or a setting by the one that it names."""
     message = raised.message
     numbers = [number for number in message.numbers if number > 1]
@@ -129,7 +129,7 @@ def _names_of(log: FailureLog, whole: int, divisor: int) -> Text:
     return Text(f" ({'; '.join(named)})", f"（{'；'.join(named)}）") if named else Text("", "")
 
 
-def _of_sizes(message: Message, place: Place) -> Iterator[Clue]:
+def _of_sizes(message: Message, place: CluePlace) -> Iterator[Clue]:
     """Two sizes of which one is a multiple of the other, of whole tensors or of one dimension."""
     counts = [math.prod(shape) for shape in message.shapes if shape]
     for big in message.shapes:
@@ -172,7 +172,7 @@ def _of_sizes(message: Message, place: Place) -> Iterator[Clue]:
         )
 
 
-def _of_settings(log: FailureLog, message: Message, place: Place) -> Iterator[Clue]:
+def _of_settings(log: FailureLog, message: Message, place: CluePlace) -> Iterator[Clue]:
     """A number of the message that a setting has, or that is the product of two."""
     settings = list(_sizes(log))
     numbers = [number for number in message.numbers if number >= _TELLING]
@@ -195,7 +195,7 @@ def _of_settings(log: FailureLog, message: Message, place: Place) -> Iterator[Cl
             )
 
 
-def _product(number: int, settings: list[Setting]) -> tuple[Setting, Setting] | None:
+def _product(number: int, settings: list[RunSetting]) -> tuple[RunSetting, RunSetting] | None:
     factors = [one for one in settings if one.number and one.number > 1 and number % one.number == 0]
     for index, one in enumerate(factors[:40]):
         for other in factors[index + 1 : 40]:
@@ -204,7 +204,7 @@ def _product(number: int, settings: list[Setting]) -> tuple[Setting, Setting] | 
     return None
 
 
-def _sizes(log: FailureLog) -> Iterator[Setting]:
+def _sizes(log: FailureLog) -> Iterator[RunSetting]:
     """The settings that size the run, each name once."""
     seen: set[str] = set()
     for setting in settings_of(log):
@@ -213,5 +213,5 @@ def _sizes(log: FailureLog) -> Iterator[Setting]:
             yield setting
 
 
-def _places(settings: Iterable[Setting]) -> tuple[Place, ...]:
+def _places(settings: Iterable[RunSetting]) -> tuple[CluePlace, ...]:
     return tuple(setting.place for setting in settings if setting.place is not None)

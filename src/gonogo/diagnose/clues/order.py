@@ -9,7 +9,7 @@ from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import is_time_out
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, Place
+from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts
 
 _LATE = Pattern(r"CUDA (?:kernel )?errors might be asynchronously reported")
@@ -30,7 +30,7 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
                 "使用 "
                 "compute-sanitizer",
             ),
-            (Place(raised.log, raised.line),),
+            (CluePlace(raised.log, raised.line),),
         )
     by_itself = any(error.role is Role.ROOT and not is_time_out(error.message) for error in log.errors)
     if raised is None or not by_itself or log.find(_BY_KERNEL) is not None:
@@ -43,6 +43,9 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
                 "itself",
                 "被杀死（信号 9）是启动器对失败后仍在运行的 rank 所做的：{type} 才是运行自身抛出的",
             ).format(type=raised.type),
-            (Place(killed.line.path, killed.line.number, killed.text.strip()[:200]), Place(raised.log, raised.line)),
+            (
+                CluePlace(killed.line.path, killed.line.number, killed.text.strip()[:200]),
+                CluePlace(raised.log, raised.line),
+            ),
             secondary=("cpu-ram-oom-killed",),
         )

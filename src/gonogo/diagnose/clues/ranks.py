@@ -10,8 +10,8 @@ from gonogo.evidence.failure.settings import world_size
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, Place
-from gonogo.finding.failure import CollectiveCall, FailureFacts
+from gonogo.finding.answer import Clue, CluePlace
+from gonogo.finding.failure import FailureFacts, LoggedCollective
 
 FEW = 20
 """Collectives that a process group has made when it has hardly begun."""
@@ -34,9 +34,9 @@ def of_ranks(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     yield from _longer_than_the_timeout(log, calls)
 
 
-def _apart(calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
+def _apart(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """The same number in one group, with another call or another size."""
-    by_number: dict[tuple[str, int], dict[tuple[str, int | None], list[CollectiveCall]]] = defaultdict(dict)
+    by_number: dict[tuple[str, int], dict[tuple[str, int | None], list[LoggedCollective]]] = defaultdict(dict)
     for call in calls:
         if call.sequence is not None:
             of_number = by_number[call.group, call.sequence]
@@ -68,7 +68,7 @@ def _apart(calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
         return
 
 
-def _absent(log: FailureLog, calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
+def _absent(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """Ranks of the world that did not wait, where the log has others that did."""
     waiting = {call.rank for call in calls if call.rank is not None}
     world = world_size(log)
@@ -88,7 +88,7 @@ def _absent(log: FailureLog, calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
     )
 
 
-def _of_one_element(calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
+def _of_one_element(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """An all-reduce of one element is a barrier, or a flag or loss that is reduced: no gradient."""
     small = [call for call in calls if call.operation == "ALLREDUCE" and call.elements_in == 1]
     if not small:
@@ -118,7 +118,7 @@ def _of_one_element(calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
     )
 
 
-def _late(calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
+def _late(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """Communication had worked for long: what shows only at the start is excluded."""
     numbers = [call.sequence for call in calls if call.sequence is not None]
     if not numbers or min(numbers) <= 10 * FEW:
@@ -135,7 +135,7 @@ def _late(calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
     )
 
 
-def _longer_than_the_timeout(log: FailureLog, calls: Sequence[CollectiveCall]) -> Iterator[Clue]:
+def _longer_than_the_timeout(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     """A progress bar that had run for longer than the timeout: the other ranks waited for it."""
     limit = min((call.timeout_seconds for call in calls if call.timeout_seconds), default=None)
     if limit is None:
@@ -157,7 +157,7 @@ def _longer_than_the_timeout(log: FailureLog, calls: Sequence[CollectiveCall]) -
             "“{name}” 已运行 {elapsed}，而集合通信的超时为 {limit}：先完成的 rank 会一直等待其他 rank。请调大超时"
             "（ddp_timeout、init_process_group(timeout=…)），或在启动多进程之前完成这一步",
         ).format(name=name[-60:], elapsed=_duration(longest), limit=_duration(limit)),
-        (Place(found_in.line.path, found_in.line.number, found_in.text.strip()[:200]), _place(calls[0])),
+        (CluePlace(found_in.line.path, found_in.line.number, found_in.text.strip()[:200]), _place(calls[0])),
     )
 
 
@@ -167,7 +167,7 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-def _call(call: CollectiveCall) -> Text:
+def _call(call: LoggedCollective) -> Text:
     name = call.operation.strip("_") or "a collective"
     if call.elements_in is None:
         return Text(name, name)
@@ -175,7 +175,7 @@ def _call(call: CollectiveCall) -> Text:
     return Text(f"{name} of {elements}", f"{name}（{call.elements_in:,} 个元素）")
 
 
-def _ranks(calls: Sequence[CollectiveCall]) -> Text:
+def _ranks(calls: Sequence[LoggedCollective]) -> Text:
     return _named(sorted({call.rank for call in calls if call.rank is not None}))
 
 
@@ -186,5 +186,5 @@ def _named(ranks: Sequence[int]) -> Text:
     return Text(f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}", f"rank {listed}")
 
 
-def _place(call: CollectiveCall) -> Place:
-    return Place(call.log, call.line)
+def _place(call: LoggedCollective) -> CluePlace:
+    return CluePlace(call.log, call.line)

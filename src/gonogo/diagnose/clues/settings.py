@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gonogo.evidence.failure.settings import NAMES, Setting, meaning_of, settings_of
+from gonogo.evidence.failure.settings import NAMES, RunSetting, meaning_of, settings_of
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, Place
+from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts, RaisedException
 
 _IDENTIFIER = compiled_when_used(r"[A-Za-z_]\w*")
@@ -57,11 +57,11 @@ def of_settings(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             Text("{name} is {value} in {source}", "{source}中 {name} 为 {value}").format(
                 name=setting.name, value=setting.value[:80], source=setting.source
             ),
-            (Place(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
+            (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
         )
 
 
-def _named(raised: RaisedException, settings: tuple[Setting, ...]) -> Iterator[Setting]:
+def _named(raised: RaisedException, settings: tuple[RunSetting, ...]) -> Iterator[RunSetting]:
     message = raised.message
     lines = [frame.code for frame in raised.frames[-2:]]
     words = {

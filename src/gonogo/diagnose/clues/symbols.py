@@ -10,7 +10,7 @@ from gonogo.evidence.failure.misfit import Misfit, library_package, misfit_in
 from gonogo.evidence.failure.native import readable, string_abi
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, Place
+from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts
 
 
@@ -19,17 +19,17 @@ def of_symbols(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     versions = log.setup.version_texts
     misfit = misfit_in(facts, versions)
     if misfit is not None and facts.chain:
-        place = Place(facts.chain[-1].log, facts.chain[-1].line)
+        place = CluePlace(facts.chain[-1].log, facts.chain[-1].line)
         if misfit.form != "undefined_symbol":
             yield from _of_releases(misfit, place)
         yield from _of_requirements(log, misfit, place)
     for symbol in facts.native:
         if symbol.library and symbol.symbol.startswith("_Z"):
-            yield _of_build(log, symbol.library, symbol.symbol, Place(symbol.log, symbol.line))
+            yield _of_build(log, symbol.library, symbol.symbol, CluePlace(symbol.log, symbol.line))
             return
 
 
-def _of_releases(misfit: Misfit, place: Place) -> Iterator[Clue]:
+def _of_releases(misfit: Misfit, place: CluePlace) -> Iterator[Clue]:
     if not misfit.lacks or (not misfit.asks and not misfit.lacks_version):
         return
     lacks = f"{misfit.lacks} {misfit.lacks_version}".strip()
@@ -46,7 +46,7 @@ def _of_releases(misfit: Misfit, place: Place) -> Iterator[Clue]:
         yield Clue(Text("{lacks} is what the run has", "运行中安装的是 {lacks}").format(lacks=lacks), (place,))
 
 
-def _of_requirements(log: FailureLog, misfit: Misfit, place: Place) -> Iterator[Clue]:
+def _of_requirements(log: FailureLog, misfit: Misfit, place: CluePlace) -> Iterator[Clue]:
     """What the asking package requires of others by its own metadata, against the versions that are told."""
     versions = log.setup.version_texts
     for package in dict.fromkeys((misfit.asks, misfit.lacks)):
@@ -64,7 +64,7 @@ def _of_requirements(log: FailureLog, misfit: Misfit, place: Place) -> Iterator[
                     )
 
 
-def _of_build(log: FailureLog, library: str, symbol: str, place: Place) -> Clue:
+def _of_build(log: FailureLog, library: str, symbol: str, place: CluePlace) -> Clue:
     name = readable(symbol)
     package = library_package(library)
     of_torch = name.startswith(("c10", "at::", "torch"))

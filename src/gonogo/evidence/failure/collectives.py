@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.finding.failure import CollectiveCall
+from gonogo.finding.failure import LoggedCollective
 
 _WAITED = Pattern(r"(?:Watchdog caught collective operation timeout: |Work )Work[NH]CCL\(")
 _STATUS = Pattern(r"(?:at work: |at work sequence id: )\d+,? .*last enqueued")
@@ -24,7 +24,7 @@ _STATUS_FIELDS = compiled_when_used(
 _MAX_CALLS = 512
 
 
-def collective_calls(log: FailureLog) -> Iterator[CollectiveCall]:
+def collective_calls(log: FailureLog) -> Iterator[LoggedCollective]:
     """Each rank's wait once, in the order of the log."""
     statuses: dict[tuple[int | None, int | None], dict[str, str]] = {}
     for found in log.find_all(_STATUS):
@@ -40,7 +40,7 @@ def collective_calls(log: FailureLog) -> Iterator[CollectiveCall]:
             continue
         seen.add((rank, sequence, operation))
         status = statuses.get((rank, sequence), {})
-        yield CollectiveCall(
+        yield LoggedCollective(
             rank=rank,
             operation=operation,
             sequence=sequence,

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import Place
+from gonogo.finding.answer import CluePlace
 
 _MAX_SETTINGS = 3000
 _MAX_LINES = 400
@@ -28,13 +28,13 @@ _PLAIN = compiled_when_used(r"^\s*([a-z][a-z0-9_]{1,80})=([\w.+-]{1,200}),?\s*$"
 _OVERRIDE = compiled_when_used(r"'\+{0,2}([A-Za-z_][\w.]{0,120})=([^']{0,300})'")
 
 
-class Setting(NamedTuple):
+class RunSetting(NamedTuple):
     """A name with the value that it was given, and where."""
 
     name: str
     value: str
     source: Text
-    place: Place | None
+    place: CluePlace | None
 
     @property
     def number(self) -> int | None:
@@ -55,15 +55,15 @@ LOG = Text("the log", "日志")
 
 
 @lru_cache(maxsize=1)
-def settings_of(log: FailureLog) -> tuple[Setting, ...]:
+def settings_of(log: FailureLog) -> tuple[RunSetting, ...]:
     """All that the run's own texts set, what was given beside the log first; a name and value once."""
-    seen: dict[tuple[str, str], Setting] = {}
+    seen: dict[tuple[str, str], RunSetting] = {}
     for setting in islice(_settings(log), _MAX_SETTINGS):
         seen.setdefault((setting.name, setting.value), setting)
     return tuple(seen.values())
 
 
-def _settings(log: FailureLog) -> Iterator[Setting]:
+def _settings(log: FailureLog) -> Iterator[RunSetting]:
     setup = log.setup
     yield from _of_text(setup.launch, LAUNCH)
     if setup.deepspeed_config is not None:
@@ -72,32 +72,32 @@ def _settings(log: FailureLog) -> Iterator[Setting]:
         yield from _of_text(setup.deepspeed_config_text, CONFIG)
     yield from _of_text(setup.script, SCRIPT)
     for found in islice(log.find_all(_LISTED), _MAX_LINES):
-        place = Place(found.line.path, found.line.number, found.text.strip()[:400])
+        place = CluePlace(found.line.path, found.line.number, found.text.strip()[:400])
         for pattern in (_DOTS, _PLAIN, _OVERRIDE):
             for match in pattern.finditer(found.text):
-                yield Setting(match.group(1), _plain(match.group(2)), LOG, place)
+                yield RunSetting(match.group(1), _plain(match.group(2)), LOG, place)
 
 
-def _of_text(text: str, source: Text) -> Iterator[Setting]:
+def _of_text(text: str, source: Text) -> Iterator[RunSetting]:
     for line in text[:_MAX_TEXT].splitlines():
         if line.lstrip().startswith("#") and not line.lstrip().startswith("#SBATCH"):
             continue
         for match in _OPTION.finditer(line):
-            yield Setting(match.group(1), _plain(match.group(2) or "true"), source, None)
+            yield RunSetting(match.group(1), _plain(match.group(2) or "true"), source, None)
         for match in _ASSIGNED.finditer(line):
-            yield Setting(match.group(1), _plain(match.group(2)), source, None)
+            yield RunSetting(match.group(1), _plain(match.group(2)), source, None)
         if match_yaml := _YAML.match(line):
-            yield Setting(match_yaml.group(1), _plain(match_yaml.group(2)), source, None)
+            yield RunSetting(match_yaml.group(1), _plain(match_yaml.group(2)), source, None)
 
 
-def _of_config(section: Mapping[str, Any], before: str, depth: int = 0) -> Iterator[Setting]:
+def _of_config(section: Mapping[str, Any], before: str, depth: int = 0) -> Iterator[RunSetting]:
     for key, value in section.items():
         name = f"{before}{key}"
         if isinstance(value, Mapping) and depth < 6:
             yield from _of_config(value, f"{name}.", depth + 1)
         elif isinstance(value, (str, int, float, bool)) or value is None:
             written = str(int(value)) if isinstance(value, float) and value == int(value) else str(value)
-            yield Setting(name, written, CONFIG, None)
+            yield RunSetting(name, written, CONFIG, None)
 
 
 def _plain(value: str) -> str:

@@ -98,7 +98,7 @@ _INSTALLED = compiled_when_used(r"(?:site|dist)-packages[/\\](.+)$")
 _EGG = compiled_when_used(r"^([A-Za-z][\w.]*)-(\d[\w.+]*?)-py\d[^/\\]*\.egg[/\\](.+)$")
 
 
-class Owner(NamedTuple):
+class CodeOwner(NamedTuple):
     """Whose code a path is; ``module`` is its dotted path, ``release`` as the path itself tells it."""
 
     owner: str
@@ -107,28 +107,28 @@ class Owner(NamedTuple):
     release: str = ""
 
 
-def owner_of(path: str) -> Owner:
+def owner_of(path: str) -> CodeOwner:
     """Whose code is at a path of a traceback."""
     if found := _INSTALLED.search(path):
         inside, release = found.group(1), ""
         if egg := _EGG.match(inside):
             release, inside = egg.group(2), egg.group(3)
         module = _dotted(inside)
-        return Owner("package", _distribution(module), module, release)
+        return CodeOwner("package", _distribution(module), module, release)
     pieces = path.replace("\\", "/").split("/")
     if not path.startswith("<"):
         for index in range(len(pieces) - 2, -1, -1):
             inside_of = _SOURCES.get(pieces[index])
             if inside_of is not None and pieces[index + 1].removesuffix(".py") in inside_of:
                 module = _dotted("/".join(pieces[index:]))
-                return Owner("clone", _distribution(module), module)
+                return CodeOwner("clone", _distribution(module), module)
         for index in range(len(pieces) - 2, -1, -1):
             package = _REPOSITORIES.get(pieces[index].lower())
             if package is not None and pieces[index + 1] in _OF_THE_REPOSITORY:
-                return Owner("clone", package, _dotted("/".join(pieces[index + 1 :])))
+                return CodeOwner("clone", package, _dotted("/".join(pieces[index + 1 :])))
     if is_library(path):
-        return Owner("python")
-    return Owner("user")
+        return CodeOwner("python")
+    return CodeOwner("user")
 
 
 def code_place(frame: LogFrame, versions: Mapping[str, str]) -> CodePlace:

@@ -9,9 +9,9 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Report, Text
 from gonogo.finding.alike import group_alike
+from gonogo.finding.answer import SimilarThread
 from gonogo.finding.bisection import Bisection, TriedRelease
 from gonogo.finding.condensed import notes_of, skipped_of
-from gonogo.finding.similar import SimilarThread
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.finding_markup import diff_markup, finding_markup
