@@ -15,7 +15,7 @@ from gonogo.finding import Edit, Finding, Fix, Report, Severity, Skipped, Span
 from gonogo.report.annotation import annotation_text, from_root, level_of
 from gonogo.report.json_ import document
 from gonogo.report.similar import thread_line
-from gonogo.report.trials.reading import reader_lines
+from gonogo.report.trials.model_reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon
 
