@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gonogo.diagnose.findings import read_failure
-from gonogo.diagnose.pack.pack import MAX_TOKENS, Pack, pack_of
+from gonogo.diagnose.pack.pack import MAX_TOKENS, ReaderPack, pack_of
 
 ROOT = Path(__file__).parents[1]
 Count = Callable[[str], int]
@@ -36,7 +36,7 @@ def cases(path: Path | None) -> list[dict[str, Any]]:
     ]
 
 
-def packed(case: dict[str, Any], folder: Path) -> Pack:
+def packed(case: dict[str, Any], folder: Path) -> ReaderPack:
     log = folder / "train.log"
     log.write_text(case["log"], encoding="utf-8")
     given: dict[str, Path] = {}

@@ -111,6 +111,37 @@ def test_tools_answer_with_what_their_schemas_say(project: Path, transport: str)
     asyncio.run(asyncio.wait_for(ask(), 240))
 
 
+def test_a_pasted_log_a_typed_command_and_prepare(project: Path) -> None:
+    log = f"""[rank1]: Traceback (most recent call last):
+[rank1]:   File "{project}/train.py", line 1, in <module>
+[rank1]:     import torch
+[rank1]: KeyError: 'answer'
+"""
+
+    async def ask() -> None:
+        async with client_of(project, "stdio") as client:
+            told: Any = (
+                await client.call_tool("diagnose", {"text": log, "command": "bash launch.sh"})
+            ).structured_content
+            assert "KeyError: 'answer'" in told["pack"]
+            assert "deepspeed --num_gpus 8" in told["pack"]
+            assert str(project) not in told["pack"]
+            assert "pack" not in told["report"]
+            assert told["report"]["log"]["events"][0]["type"] == "KeyError"
+            assert len(json.dumps(told, ensure_ascii=False)) < LIMIT + 8000
+            for command in ("bash launch.sh", ["bash launch.sh"], "cd . && NCCL_DEBUG=INFO bash launch.sh"):
+                found: Any = (await client.call_tool("check", {"command": command})).structured_content
+                assert "stage" in json.dumps(found["report"]["findings"]), command
+            listed: Any = await client.call_tool(
+                "prepare", {"command": "python train.py", "list_only": True, "files_only": True}
+            )
+            assert not listed.is_error
+            assert listed.structured_content["exit_status"] in (0, 3)
+            assert not (project / "gonogo-prepared").exists()
+
+    asyncio.run(asyncio.wait_for(ask(), 240))
+
+
 def test_what_is_hostile_is_refused_in_words(project: Path) -> None:
     outside = str(project.parent / "secret.json")
     (project / "leak.sh").write_text(f"deepspeed --num_gpus 8 train.py --deepspeed {outside}\n")

@@ -9,7 +9,7 @@ import pytest
 from made_up import Rehearsals, error, project
 
 from gonogo.finding import Finding
-from gonogo.finding.second_opinion.reading import Proof
+from gonogo.finding.second_opinion.model_reading import Proof
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.cure.proposed import Proposal, prove
 from gonogo.trials.cure.proposed_code import refusal_of

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gonogo.diagnose.findings import read_failure
-from gonogo.diagnose.pack.budget import Section, laid_out
-from gonogo.diagnose.pack.pack import MAX_TOKENS, Pack, pack_of
+from gonogo.diagnose.pack.budget import PackSection, laid_out
+from gonogo.diagnose.pack.pack import MAX_TOKENS, ReaderPack, pack_of
 from gonogo.diagnose.pack.privacy import Privacy
 from gonogo.diagnose.pack.tokens import count_tokens
 from gonogo.finding import Text
@@ -21,7 +21,7 @@ OPTIONS = ("--format", "pack", "--lang", "en")
 CASES = sorted((Path(__file__).parents[1] / "hazards").glob("*/bad*.log"))
 
 
-def pack(path: Path, **given: Path | None) -> Pack:
+def pack(path: Path, **given: Path | None) -> ReaderPack:
     failure = read_failure([str(path)], **given)  # type: ignore[arg-type]
     return pack_of(failure.log, failure.report(), failure.files)
 
@@ -142,7 +142,7 @@ def test_tokens_are_counted_upwards() -> None:
 
 
 def test_sections_share_what_is_left() -> None:
-    large, small = Section(Text("Large", "大"), 50), Section(Text("Small", "小"), 50)
+    large, small = PackSection(Text("Large", "大"), 50), PackSection(Text("Small", "小"), 50)
     for number in range(200):
         large.add(number, f"line {number} of many words")
     small.add(0, "one line")

@@ -15,7 +15,7 @@ from stub_server import Reply, drips, endless, hangs_up, only_plain, says, servi
 
 from gonogo.diagnose.findings import read_failure
 from gonogo.diagnose.pack.pack import pack_of
-from gonogo.diagnose.reader.client import Server
+from gonogo.diagnose.reader.client import ModelServer
 from gonogo.diagnose.reader.read import read_by
 
 pytest.importorskip("openai")
@@ -155,7 +155,7 @@ def test_what_goes_wrong_is_one_line(folder: Path, reply: Reply, why: str) -> No
     pack = pack_of(failure.log, failure.report())
     begun = time.monotonic()
     with serving(reply) as (url, _):
-        server = Server("stub", url, timeout=2.0)
+        server = ModelServer("stub", url, timeout=2.0)
         reading, answer = read_by("stub", server.host, server.ask, pack, failure.log, failure.files)
     assert time.monotonic() - begun < 15
     assert answer is None
@@ -200,9 +200,9 @@ def test_thoughts_fences_and_wrong_types_around_an_answer_are_passed_over(folder
 def test_a_key_never_goes_over_a_network_in_the_clear() -> None:
     os.environ["OPENAI_API_KEY"], before = "sk-secret", os.environ.get("OPENAI_API_KEY")
     try:
-        assert Server("m", "http://gpu.example/v1")._key() == "none"
-        assert Server("m", "https://gpu.example/v1")._key() == "sk-secret"
-        assert Server("m", "http://localhost:8000/v1")._key() == "sk-secret"
+        assert ModelServer("m", "http://gpu.example/v1")._key() == "none"
+        assert ModelServer("m", "https://gpu.example/v1")._key() == "sk-secret"
+        assert ModelServer("m", "http://localhost:8000/v1")._key() == "sk-secret"
     finally:
         if before is None:
             del os.environ["OPENAI_API_KEY"]

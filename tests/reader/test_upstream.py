@@ -27,9 +27,9 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.setup import Setup
 from gonogo.finding.second_opinion.upstream import UpstreamFact
 from gonogo.trials.bisect.search import BisectionSearch, Judgement
+from gonogo.trials.upstream.archives import Archives
 from gonogo.trials.upstream.compare import upstream_facts
 from gonogo.trials.upstream.guess import guesses
-from gonogo.trials.upstream.index import Archives
 from gonogo.trials.upstream.release import BrokenArchive, read_release
 
 OWNED = "open('{marker}', 'w').write('run')\n"

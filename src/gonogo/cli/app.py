@@ -334,9 +334,9 @@ def diagnose(
         check_writable(output)
         server = None
         if reader is not None:
-            from gonogo.diagnose.reader.client import Server
+            from gonogo.diagnose.reader.client import ModelServer
 
-            server = Server(reader, reader_url, reader_timeout)
+            server = ModelServer(reader, reader_url, reader_timeout)
             server.check()
         elif reader_url is not None:
             raise UserError(Text("--reader-url needs --reader MODEL", "--reader-url 需要同时给出 --reader MODEL"))

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gonogo.diagnose.findings import Failure
-from gonogo.diagnose.pack.pack import Pack, pack_of
+from gonogo.diagnose.findings import LoggedFailure
+from gonogo.diagnose.pack.pack import ReaderPack, pack_of
 from gonogo.finding import Report, Text
 from gonogo.finding.errors import UserError
 
 if TYPE_CHECKING:
-    from gonogo.diagnose.reader.answer import Answer
-    from gonogo.diagnose.reader.client import Server
+    from gonogo.diagnose.reader.client import ModelServer
+    from gonogo.diagnose.reader.model_answer import ModelAnswer
     from gonogo.evidence.rehearsal.record import RehearsalRecord
-    from gonogo.finding.second_opinion.reading import Proof
+    from gonogo.finding.second_opinion.model_reading import Proof
     from gonogo.rehearse.progress import OnProgress
     from gonogo.rehearse.request import RehearsalRequest
 
@@ -49,7 +49,7 @@ _NOTHING_TO_COMPARE = Text(
 class Asked:
     """What ``--reader`` and the options beside it say."""
 
-    server: Server
+    server: ModelServer
     yes: bool = False
     command: Sequence[str] = ()
     gpus: str | None = None
@@ -58,34 +58,34 @@ class Asked:
     language: str = "en"
 
 
-def with_pack_of(failure: Failure, report: Report, language: str) -> Report:
+def with_pack_of(failure: LoggedFailure, report: Report, language: str) -> Report:
     """The report with the evidence for a reader."""
     return replace(report, pack=_pack(failure, report, language).text)
 
 
-def _pack(failure: Failure, report: Report, language: str) -> Pack:
+def _pack(failure: LoggedFailure, report: Report, language: str) -> ReaderPack:
     return pack_of(failure.log, report, failure.files, language=language)
 
 
-def with_reading(failure: Failure, report: Report, asked: Asked) -> Report:
+def with_reading(failure: LoggedFailure, report: Report, asked: Asked) -> Report:
     """The report with what a model made of the failure, where the user lets it be asked.
 
     Raises UserError where nobody can be asked for leave.
     """
     from gonogo.diagnose.reader.read import read_by
-    from gonogo.finding.second_opinion.reading import Reading
+    from gonogo.finding.second_opinion.model_reading import ModelReading
 
     server = asked.server
     pack = _pack(failure, report, "en")
     if not _may_send(pack, server, asked):
-        return replace(report, reading=Reading(server.model, server.host, failed=_DECLINED))
+        return replace(report, reading=ModelReading(server.model, server.host, failed=_DECLINED))
     reading, answer = read_by(server.model, server.host, server.ask, pack, failure.log, failure.files)
     if answer is not None and answer.changes and asked.command:
         reading = replace(reading, proof=_proof(answer, asked))
     return replace(report, reading=reading)
 
 
-def _may_send(pack: Pack, server: Server, asked: Asked) -> bool:
+def _may_send(pack: ReaderPack, server: ModelServer, asked: Asked) -> bool:
     """Whether the user agrees that the pack is sent there: asked the first time that a server is."""
     from gonogo.rehearse.prompts import ask, language_of_questions, print_lines
 
@@ -107,7 +107,7 @@ def _may_send(pack: Pack, server: Server, asked: Asked) -> bool:
     return True
 
 
-def _place(server: Server) -> Path:
+def _place(server: ModelServer) -> Path:
     """Where it is kept that a server was agreed to."""
     from gonogo.rehearse.packages.places import state_folder
 
@@ -122,11 +122,11 @@ def _bare(address: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
 
-def _proof(answer: Answer, asked: Asked) -> Proof:
+def _proof(answer: ModelAnswer, asked: Asked) -> Proof:
     """What rehearsals say of the proposed change; what keeps them from it is told as the outcome."""
     import msgspec
 
-    from gonogo.finding.second_opinion.reading import Proof
+    from gonogo.finding.second_opinion.model_reading import Proof
     from gonogo.rehearse.display import live_display
     from gonogo.rehearse.launch.queued import unpacked
     from gonogo.rehearse.request import RehearsalRequest
@@ -161,7 +161,7 @@ def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tup
     return record, report
 
 
-def with_upstream(failure: Failure, report: Report, language: str) -> Report:
+def with_upstream(failure: LoggedFailure, report: Report, language: str) -> Report:
     """The report with what other releases of the failing package show."""
     from gonogo.rehearse.prompts import language_of_questions, print_lines
     from gonogo.trials.upstream.compare import upstream_facts

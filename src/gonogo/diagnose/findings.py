@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # loaded where a log asks for it
     from gonogo.finding.answer import SimilarThread
 
 
-class Failure(NamedTuple):
+class LoggedFailure(NamedTuple):
     """Logs that were read, and the files of the run where those were read too."""
 
     log: FailureLog
@@ -82,7 +82,7 @@ def read_failure(
     command: Sequence[str] = (),
     project: Path | None = None,
     on_bytes: Callable[[int], None] = lambda count: None,
-) -> Failure:
+) -> LoggedFailure:
     """The logs of a run that has died (paths, folders, ``-`` for stdin), and its files.
 
     ``command`` is what launched it, ``project`` the folder of its files: they are read as ``gonogo check`` reads them,
@@ -99,7 +99,7 @@ def read_failure(
         setup = setup_with(setup, files)
     opened, skipped = sources(list(logs))
     log = read_logs(opened, _words(), setup, on_bytes)
-    return Failure(log, files, tuple(skipped))
+    return LoggedFailure(log, files, tuple(skipped))
 
 
 def _words() -> Iterator[str]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
     from gonogo.finding.rehearsal import Rehearsal
-    from gonogo.finding.second_opinion.reading import Reading
+    from gonogo.finding.second_opinion.model_reading import ModelReading
     from gonogo.finding.second_opinion.upstream import UpstreamFact
 
 
@@ -161,7 +161,7 @@ class Report(msgspec.Struct, frozen=True):
     """Public threads that look like a log whose cause is not certain, most alike first."""
     upstream: tuple[UpstreamFact, ...] = ()
     """What other releases of the failing package show, where they were asked."""
-    reading: Reading | None = None
+    reading: ModelReading | None = None
     """What a language model made of it, where one was asked."""
     pack: str = ""
     """The evidence of a failure for a reader, where it was asked for."""

@@ -10,7 +10,7 @@ from gonogo.finding import Finding, Report, Severity, Verdict
 from gonogo.report.annotation import annotation_text, from_root, is_stream, level_of
 from gonogo.report.answer.headline import badge, headline_of, verdict_line
 from gonogo.report.similar import thread_line
-from gonogo.report.trials.reading import reader_lines
+from gonogo.report.trials.model_reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, word
 

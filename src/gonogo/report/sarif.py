@@ -16,7 +16,7 @@ from gonogo.report.annotation import annotation_text, from_root, level_of
 from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.json_ import document
 from gonogo.report.similar import thread_line
-from gonogo.report.trials.reading import reader_lines
+from gonogo.report.trials.model_reading import reader_lines
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon
 

@@ -14,8 +14,8 @@ from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.trials.cure import Section, cure_sections
+from gonogo.report.trials.model_reading import reader_sections
 from gonogo.report.trials.plan_text import print_plan
-from gonogo.report.trials.reading import reader_sections
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, said_of, word
 

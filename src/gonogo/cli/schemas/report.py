@@ -14,7 +14,7 @@ from gonogo.finding.guarded_run import GuardedRunSummary
 from gonogo.finding.logs import Logs
 from gonogo.finding.planned import Plan
 from gonogo.finding.rehearsal import Rehearsal
-from gonogo.finding.second_opinion.reading import Reading
+from gonogo.finding.second_opinion.model_reading import ModelReading
 from gonogo.finding.second_opinion.upstream import UpstreamFact
 from gonogo.report.json_ import SCHEMA
 
@@ -30,7 +30,7 @@ _AS_BUILT = {
     "bisection": Bisection,
     "cure": Cure,
     "guarded_run": GuardedRunSummary,
-    "reading": Reading,
+    "reading": ModelReading,
     "upstream": tuple[UpstreamFact, ...],
 }
 """Fields of a report that its JSON has as they are."""

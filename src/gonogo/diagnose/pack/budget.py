@@ -13,7 +13,7 @@ _OF_A_MARK = 20
 
 
 @dataclass
-class Section:
+class PackSection:
     """A part of a pack. ``blocks`` stand in the order of reading, each with its rank: 0 is taken first."""
 
     title: Text
@@ -26,7 +26,7 @@ class Section:
             self.blocks.append((rank, text.rstrip()))
 
 
-def laid_out(head: str, sections: list[Section], most: int, language: str) -> str:
+def laid_out(head: str, sections: list[PackSection], most: int, language: str) -> str:
     """The text of the sections that have anything, of ``most`` tokens at the most."""
     sections = [section for section in sections if section.blocks]
     left = most - count_tokens(head) - 2

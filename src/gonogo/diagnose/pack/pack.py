@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings
-from gonogo.diagnose.pack.budget import Section, laid_out
+from gonogo.diagnose.pack.budget import PackSection, laid_out
 from gonogo.diagnose.pack.privacy import Privacy
 from gonogo.diagnose.pack.source_lines import source_around
 from gonogo.diagnose.pack.tokens import count_tokens
@@ -62,7 +62,7 @@ Say = Callable[[str], str]
 
 
 @dataclass(frozen=True)
-class Pack:
+class ReaderPack:
     """The text, its tokens by :func:`count_tokens`, and what replaced private names in it."""
 
     text: str
@@ -79,7 +79,7 @@ def pack_of(
     *,
     language: str = "en",
     released: Mapping[str, str] | None = None,
-) -> Pack:
+) -> ReaderPack:
     """The pack of a diagnosed log. ``released``: files of the release that the run had, as for ``source_around``."""
     privacy = Privacy(_every_text(log), {line.node for line in log.lines if line.node}, files.base)
     say = privacy.text
@@ -98,7 +98,7 @@ def pack_of(
     theirs = (_CLUES, _CONSIDERED, _UPSTREAM, _SIMILAR, _MISSING)
     said = {title.in_language(language) for title in theirs}
     written = [part for part in text.split("\n## ")[1:] if part.partition("\n")[0] not in said]
-    return Pack(text, count_tokens(text), privacy, "\n".join(written))
+    return ReaderPack(text, count_tokens(text), privacy, "\n".join(written))
 
 
 def _every_text(log: FailureLog) -> Iterator[str]:
@@ -112,8 +112,8 @@ def _every_text(log: FailureLog) -> Iterator[str]:
 # -- what failed
 
 
-def _failed(log: FailureLog, language: str, say: Say) -> Section:
-    section = Section(_FAILED, 2000)
+def _failed(log: FailureLog, language: str, say: Say) -> PackSection:
+    section = PackSection(_FAILED, 2000)
     errors = [*log.errors, *log.cut]
     roots = [error for error in errors if error.role is Role.ROOT]
     in_full = {id(error) for error in (roots or errors)[:3]}
@@ -173,8 +173,8 @@ def _frame(path: str, line: int, function: str, code: str) -> str:
 
 def _source(
     log: FailureLog, files: StaticFindings, released: Mapping[str, str] | None, language: str, say: Say
-) -> Section:
-    section = Section(_SOURCE, 1100)
+) -> PackSection:
+    section = PackSection(_SOURCE, 1100)
     for number, one in enumerate(source_around(log, files.sources, released)):
         lines = [f"{one.frame.path}:{one.frame.line} {one.frame.function} ({one.origin.in_language(language)})"]
         previous = 0
@@ -187,8 +187,8 @@ def _source(
     return section
 
 
-def _lines(log: FailureLog, report: Report, say: Say) -> Section:
-    section = Section(_LOG, 1600)
+def _lines(log: FailureLog, report: Report, say: Say) -> PackSection:
+    section = PackSection(_LOG, 1600)
     decisive = {(span.path, span.line) for finding in report.findings for span in finding.spans}
     roles = {(error.raised.at.path, error.raised.at.number): error.role for error in (*log.errors, *log.cut)}
     codes = {frame.code for error in (*log.errors, *log.cut)[:_MAX_ERRORS] for frame in error.all_frames if frame.code}
@@ -254,8 +254,8 @@ def _letter(line: LogLine, roles: Mapping[tuple[str, int], Role]) -> str:
 # -- settings
 
 
-def _settings(log: FailureLog, files: StaticFindings, say: Say) -> Section:
-    section = Section(_SETTINGS, 1000)
+def _settings(log: FailureLog, files: StaticFindings, say: Say) -> PackSection:
+    section = PackSection(_SETTINGS, 1000)
     setup = log.setup
     words = _words_of_failure(log)
     if setup.version_texts:
@@ -308,8 +308,8 @@ def _first(text: str, most: int = 40) -> list[str]:
 # -- what is made of it
 
 
-def _clues(report: Report, language: str, say: Say) -> Section:
-    section = Section(_CLUES, 900)
+def _clues(report: Report, language: str, say: Say) -> PackSection:
+    section = PackSection(_CLUES, 900)
     for number, clue in enumerate(report.clues):
         places = ", ".join(f"{place.path}:{place.line}" if place.line else place.path for place in clue.places[:4])
         section.add(number, say(f"- {clue.text.in_language(language)}" + (f" ({places})" if places else "")))
@@ -330,8 +330,8 @@ _CERTAINTIES = {
 }
 
 
-def _considered(report: Report, language: str, say: Say) -> Section:
-    section = Section(_CONSIDERED, 600)
+def _considered(report: Report, language: str, say: Say) -> PackSection:
+    section = PackSection(_CONSIDERED, 600)
     if report.answer is not None:
         section.add(0, say(_OWN.format(sentence=report.answer.sentence).in_language(language)[:600]))
     for number, finding in enumerate(report.findings[:6]):
@@ -354,23 +354,23 @@ def _considered(report: Report, language: str, say: Say) -> Section:
     return section
 
 
-def _upstream(report: Report, language: str, say: Say) -> Section:
-    section = Section(_UPSTREAM, 400)
+def _upstream(report: Report, language: str, say: Say) -> PackSection:
+    section = PackSection(_UPSTREAM, 400)
     for number, one in enumerate(report.upstream):
         section.add(number, say(f"- {one.said.in_language(language)}"))
     return section
 
 
-def _similar(report: Report, language: str, say: Say) -> Section:
-    section = Section(_SIMILAR, 260)
+def _similar(report: Report, language: str, say: Say) -> PackSection:
+    section = PackSection(_SIMILAR, 260)
     for number, thread in enumerate(report.similar):
         settled = thread.settled.in_language(language) if thread.settled is not None else ""
         section.add(number, f"- {thread.address} {thread.title[:160]}" + (f" ({settled[:200]})" if settled else ""))
     return section
 
 
-def _missing(log: FailureLog, files: StaticFindings, language: str, say: Say) -> Section:
-    section = Section(_MISSING, 300)
+def _missing(log: FailureLog, files: StaticFindings, language: str, say: Say) -> PackSection:
+    section = PackSection(_MISSING, 300)
     for number, text in enumerate(missing(log, files)):
         section.add(number, say(f"- {text.in_language(language)}"))
     return section

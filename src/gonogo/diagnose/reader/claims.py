@@ -10,13 +10,13 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gonogo.check.static_findings import StaticFindings
-from gonogo.diagnose.pack.pack import Pack
-from gonogo.diagnose.reader.answer import Answer, NumberClaim, Place, VersionClaim
+from gonogo.diagnose.pack.pack import ReaderPack
 from gonogo.diagnose.reader.arithmetic import computed
+from gonogo.diagnose.reader.model_answer import ClaimedPlace, ModelAnswer, NumberClaim, VersionClaim
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
-from gonogo.finding.second_opinion.reading import CheckedClaim
+from gonogo.finding.second_opinion.model_reading import CheckedClaim
 
 _MIN_QUOTE = 6
 _ROUNDED = 0.005
@@ -41,7 +41,7 @@ _NO_EXPRESSION = Text("it is no plain arithmetic", "不是简单的算式")
 _NOWHERE = Text("{number} stands nowhere in the log", "日志中没有 {number}")
 
 
-def checked(answer: Answer, log: FailureLog, files: StaticFindings, pack: Pack) -> tuple[CheckedClaim, ...]:
+def checked(answer: ModelAnswer, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> tuple[CheckedClaim, ...]:
     """Every claim of an answer, each with whether it holds and why."""
     evidence = _Evidence(log, files, pack)
     return tuple(_claims(answer, evidence))
@@ -50,7 +50,7 @@ def checked(answer: Answer, log: FailureLog, files: StaticFindings, pack: Pack) 
 class _Evidence:
     """The log and the run's files, with private names replaced as in the pack: what a model can have seen."""
 
-    def __init__(self, log: FailureLog, files: StaticFindings, pack: Pack) -> None:
+    def __init__(self, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> None:
         say = pack.privacy.text
         texts = [say(line.text) for line in log.lines]
         setup = log.setup
@@ -67,7 +67,7 @@ class _Evidence:
             self.lines[path] = source.text.count("\n") + 1
 
 
-def _claims(answer: Answer, evidence: _Evidence) -> Iterator[CheckedClaim]:
+def _claims(answer: ModelAnswer, evidence: _Evidence) -> Iterator[CheckedClaim]:
     for quote in answer.quotes:
         yield _quote(quote, evidence)
     for place in answer.places:
@@ -91,7 +91,7 @@ def _quote(quote: str, evidence: _Evidence) -> CheckedClaim:
     return CheckedClaim("quote", quote, holds, _STANDS if holds else _STANDS_NOT)
 
 
-def _place(place: Place, evidence: _Evidence) -> CheckedClaim:
+def _place(place: ClaimedPlace, evidence: _Evidence) -> CheckedClaim:
     said = f"{place.path}:{place.line}"[:400]
     path = place.path.strip()
     holds = place.line >= 1 and bool(path) and (

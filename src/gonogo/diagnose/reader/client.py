@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from gonogo.diagnose.reader.answer import INSTRUCTIONS, SCHEMA
+from gonogo.diagnose.reader.model_answer import INSTRUCTIONS, SCHEMA
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
@@ -38,7 +38,7 @@ class NoAnswer(Exception):
 
 
 @dataclass(frozen=True)
-class Server:
+class ModelServer:
     """Where a model is asked. ``url`` is None for the client's own default, or what OPENAI_BASE_URL says."""
 
     model: str

@@ -23,8 +23,8 @@ from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
 from gonogo.report.trials.cure import cure_sections
+from gonogo.report.trials.model_reading import reader_sections
 from gonogo.report.trials.plan import reasons
-from gonogo.report.trials.reading import reader_sections
 from gonogo.report.words import colon, counted, said_of, word
 
 _TITLE = Text("{package}, release by release", "{package} 的各个版本")

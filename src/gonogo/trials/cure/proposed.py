@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Edit, Finding, Text, Verdict
-from gonogo.finding.second_opinion.reading import Proof
+from gonogo.finding.second_opinion.model_reading import Proof
 from gonogo.finding.text import listed
 from gonogo.rehearse.packages.installed import installed_version
 from gonogo.rehearse.packages.names import STACK, can_overlay
@@ -65,7 +65,7 @@ _TITLE = Text("the proposed change", "所建议的改动")
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """One setting and its value; the fields are those of :class:`gonogo.diagnose.reader.answer.Change`."""
+    """One setting and its value; the fields are those of a model's ``ProposedChange``."""
 
     kind: str
     name: str = ""

@@ -12,8 +12,8 @@ from gonogo.finding import Text
 from gonogo.finding.failure import RaisedException
 from gonogo.finding.second_opinion.upstream import UpstreamFact
 from gonogo.rehearse.packages.sources import NoSource
-from gonogo.trials.upstream.index import Archives
-from gonogo.trials.upstream.questions import Question, questions
+from gonogo.trials.upstream.archives import Archives
+from gonogo.trials.upstream.questions import UpstreamQuestion, questions
 
 _MAX_FACTS = 4
 _MAX_SYMBOL = 100
@@ -86,7 +86,7 @@ class _Comparison:
         self._versions = versions
         self._say = say
 
-    def facts(self, question: Question) -> Iterator[UpstreamFact]:
+    def facts(self, question: UpstreamQuestion) -> Iterator[UpstreamFact]:
         """The fact of the first package that has what the question is asked of."""
         unknown: UpstreamFact | None = None
         for package in question.packages:
@@ -116,13 +116,13 @@ class _Comparison:
         if unknown is not None:
             yield unknown
 
-    def _answer(self, question: Question, package: str, version: Version) -> bool | None:
+    def _answer(self, question: UpstreamQuestion, package: str, version: Version) -> bool | None:
         self._say(_LOOKING.format(package=package, version=version))
         release = self.archives.release(package, version)
         return question.answered(release) if release is not None else None
 
     def _fact(
-        self, question: Question, package: str, version: Version, there: bool, releases: list[Version]
+        self, question: UpstreamQuestion, package: str, version: Version, there: bool, releases: list[Version]
     ) -> UpstreamFact:
         later = self._edge(question, package, version, there, [one for one in releases if one > version])
         earlier = self._edge(question, package, version, there, [one for one in releases[::-1] if one < version])
@@ -162,7 +162,7 @@ class _Comparison:
         )
 
     def _edge(
-        self, question: Question, package: str, version: Version, there: bool, others: list[Version]
+        self, question: UpstreamQuestion, package: str, version: Version, there: bool, others: list[Version]
     ) -> Edge | None:
         """Where the answer changes among releases that lead away from the run's: found by halves.
 
@@ -193,7 +193,7 @@ class _Comparison:
                 far = middle
         return Edge(others[far], others[near] if near >= 0 else version)
 
-    def _elsewhere(self, question: Question, package: str, version: Version) -> str | None:
+    def _elsewhere(self, question: UpstreamQuestion, package: str, version: Version) -> str | None:
         """The module of the run's release that defines a name which is gone from where it was imported from."""
         release = self.archives.release(package, version)
         if release is None:
@@ -201,7 +201,7 @@ class _Comparison:
         path = next((path for path, _ in release.defining(question.symbol)), None)
         return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") if path is not None else None
 
-    def _changelog(self, question: Question, package: str, later: Edge | None, earlier: Edge | None) -> str:
+    def _changelog(self, question: UpstreamQuestion, package: str, later: Edge | None, earlier: Edge | None) -> str:
         """The line of the package's own changelog that names the symbol, of the release in which it changed."""
         symbol = question.symbol if question.kind != "line" else question.owner
         word = re.compile(rf"(?<![\w.]){re.escape(symbol)}(?!\w)")
@@ -223,5 +223,5 @@ class _Comparison:
 _HEADING = re.compile(r"#{1,3} |\[?v?\d+\.\d+")
 
 
-def _remark(question: Question, package: str, version: str, said: Text) -> UpstreamFact:
+def _remark(question: UpstreamQuestion, package: str, version: str, said: Text) -> UpstreamFact:
     return UpstreamFact(package, version, f"{question.owner}:{question.symbol}"[: 2 * _MAX_SYMBOL].lstrip(":"), said)

@@ -12,8 +12,8 @@ from gonogo.evidence.failure.facts import failure_facts
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.setup import Setup
+from gonogo.trials.upstream.archives import Archives
 from gonogo.trials.upstream.compare import Say, upstream_facts
-from gonogo.trials.upstream.index import Archives
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ _OWN = ("package", "clone")
 
 
 @dataclass(frozen=True)
-class Question:
+class UpstreamQuestion:
     """One thing that a release has or has not. ``kind``: ``name``, ``module``, ``attribute``, ``argument``, ``line``.
 
     ``owner`` is the module, class or function that it is asked of; ``symbol`` what is asked for.
@@ -35,32 +35,34 @@ class Question:
         return _ANSWERS[self.kind](self, release)
 
 
-def questions(chain: Sequence[RaisedException], versions: Mapping[str, str]) -> Iterator[Question]:
+def questions(chain: Sequence[RaisedException], versions: Mapping[str, str]) -> Iterator[UpstreamQuestion]:
     """What the exceptions of a failure ask, the last one's first."""
     for raised in reversed(chain):
         message = raised.message
         beside = _packages(raised.frames, versions)
         if message.form == "not_importable" and message.subject and message.names:
-            yield Question("name", (distribution_of(message.subject),), message.subject, message.names[0])
+            yield UpstreamQuestion("name", (distribution_of(message.subject),), message.subject, message.names[0])
         elif message.form == "no_module" and "." in message.subject:
-            yield Question("module", (distribution_of(message.subject),), "", message.subject)
+            yield UpstreamQuestion("module", (distribution_of(message.subject),), "", message.subject)
         elif message.form == "no_attribute" and message.subject and message.names:
             yield from _of_attribute(message.subject, message.names[0], beside, versions)
         elif message.form == "unexpected_keyword" and message.subject and message.names:
-            yield Question("argument", beside, message.subject.removesuffix("()"), message.names[0])
+            yield UpstreamQuestion("argument", beside, message.subject.removesuffix("()"), message.names[0])
         if raised is chain[-1] and raised.frames and raised.frames[-1].owner in _OWN:
             place = raised.frames[-1]
             code = place.code.strip()
             if len(code) >= _MIN_CODE and place.function.rpartition(".")[2].isidentifier():
-                yield Question("line", (place.package,), place.function.rpartition(".")[2], code, place.module)
+                yield UpstreamQuestion("line", (place.package,), place.function.rpartition(".")[2], code, place.module)
 
 
-def _of_attribute(subject: str, name: str, beside: tuple[str, ...], versions: Mapping[str, str]) -> Iterator[Question]:
+def _of_attribute(
+    subject: str, name: str, beside: tuple[str, ...], versions: Mapping[str, str]
+) -> Iterator[UpstreamQuestion]:
     module = distribution_of(subject)
     if "." in subject or module in versions:
-        yield Question("name", (module,), subject, name)
+        yield UpstreamQuestion("name", (module,), subject, name)
     else:
-        yield Question("attribute", beside, subject, name)
+        yield UpstreamQuestion("attribute", beside, subject, name)
 
 
 def _packages(frames: Sequence[CodePlace], versions: Mapping[str, str]) -> tuple[str, ...]:
@@ -73,20 +75,20 @@ def _packages(frames: Sequence[CodePlace], versions: Mapping[str, str]) -> tuple
 # -- answers
 
 
-def _name(question: Question, release: Release) -> bool | None:
+def _name(question: UpstreamQuestion, release: Release) -> bool | None:
     path = release.module(question.owner)
     if path is None:
         return False if release.has_package(question.owner.partition(".")[0]) else None
     return release.binds(path, question.symbol)
 
 
-def _module(question: Question, release: Release) -> bool | None:
+def _module(question: UpstreamQuestion, release: Release) -> bool | None:
     if not release.has_package(question.symbol.partition(".")[0]):
         return None
     return release.has_package(question.symbol)
 
 
-def _attribute(question: Question, release: Release) -> bool | None:
+def _attribute(question: UpstreamQuestion, release: Release) -> bool | None:
     for _, node in release.defining(question.owner.rpartition(".")[2]):
         if isinstance(node, ast.ClassDef):
             if question.symbol in release.attributes(node):
@@ -96,7 +98,7 @@ def _attribute(question: Question, release: Release) -> bool | None:
     return None
 
 
-def _argument(question: Question, release: Release) -> bool | None:
+def _argument(question: UpstreamQuestion, release: Release) -> bool | None:
     owner, _, method = question.owner.rpartition(".")
     if owner:
         for _, node in release.defining(owner.rpartition(".")[2]):
@@ -118,7 +120,7 @@ def _argument(question: Question, release: Release) -> bool | None:
     return answers[0] if len(set(answers)) == 1 else None
 
 
-def _line(question: Question, release: Release) -> bool | None:
+def _line(question: UpstreamQuestion, release: Release) -> bool | None:
     """Whether the function has the line that the log prints of it."""
     path = release.module(question.module)
     if path is None:

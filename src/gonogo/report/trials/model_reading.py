@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gonogo.finding import Report, Text
-from gonogo.finding.second_opinion.reading import CheckedClaim, Reading
+from gonogo.finding.second_opinion.model_reading import CheckedClaim, ModelReading
 from gonogo.report.trials.cure import Section
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon
@@ -54,7 +54,7 @@ def reader_lines(report: Report, language: str) -> Iterator[str]:
         yield f"{section.title}{colon(language)}{'; '.join(section.said)}"
 
 
-def _section(reading: Reading, language: str) -> Section:
+def _section(reading: ModelReading, language: str) -> Section:
     model = clean_line(reading.model)
     if reading.failed is not None:
         text = _NO_ANSWER.format(model=model, server=clean_line(reading.server), why=reading.failed)

@@ -26,7 +26,7 @@ class Proof(msgspec.Struct, frozen=True):
     pins: tuple[str, ...] = ()
 
 
-class Reading(msgspec.Struct, frozen=True):
+class ModelReading(msgspec.Struct, frozen=True):
     """A model's answer. ``failed`` says why there is none; then all but ``model`` and ``server`` are empty."""
 
     model: str
