@@ -153,7 +153,7 @@ def test_readme_is_short_and_leads_to_the_documents(name: str) -> None:
 # The heads under which a document ends, in both languages.
 LAST_HEADS = {".zh-CN.md": ("## 限制", "## 继续阅读"), ".md": ("## Limits", "## Where to read on")}
 # What is no command and has no limits of its own.
-WITHOUT_LIMITS = {"verdict", "design", "performance", "measured", "projects", "compatibility", "strategies"}
+WITHOUT_LIMITS = {"accuracy", "verdict", "design", "performance", "measured", "projects", "compatibility", "strategies"}
 WITHOUT_LIMITS |= {"confinement", "launchers", "editors", "agents", "api", "ci", "queues", "ui", "page", "viewers"}
 
 

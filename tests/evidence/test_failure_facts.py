@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.failure.facts import failure_facts
+from gonogo.evidence.failure.failure_facts import failure_facts
 from gonogo.evidence.failure.message import parsed_message
 from gonogo.evidence.failure.native import readable, string_abi
 from gonogo.evidence.log.code_owner import owner_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.evidence.rehearsal.influence import Influence, Place
+from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 
 LEADS = {
     "a name": "x = ask()  # start\ny = x + 1\nfail(y)  # end\n",
@@ -49,12 +49,13 @@ LEADS_NOT = {
 }
 
 
-def places(folder: Path, text: str) -> tuple[Place, Place]:
+def places(folder: Path, text: str) -> tuple[ProgramLine, ProgramLine]:
     path = folder / "train.py"
     path.write_text(text)
     lines = text.splitlines()
     return tuple(  # type: ignore[return-value]
-        Place(str(path), next(n for n, line in enumerate(lines, 1) if f"# {mark}" in line)) for mark in ("start", "end")
+        ProgramLine(str(path), next(n for n, line in enumerate(lines, 1) if f"# {mark}" in line))
+        for mark in ("start", "end")
     )
 
 
@@ -75,8 +76,8 @@ def test_other_files_are_followed_too(tmp_path: Path) -> None:
     loader.write_text("def get():\n    return ask()\n")
     path = tmp_path / "train.py"
     path.write_text("from loader import get\nrows = get()\nfail(rows)\n")
-    assert Influence(Place(str(loader), 2), [str(path)]).has_part_in(Place(str(path), 3))
-    assert not Influence(Place(str(loader), 2)).has_part_in(Place(str(path), 3))
+    assert Influence(ProgramLine(str(loader), 2), [str(path)]).has_part_in(ProgramLine(str(path), 3))
+    assert not Influence(ProgramLine(str(loader), 2)).has_part_in(ProgramLine(str(path), 3))
 
 
 def test_a_loop_that_is_left_has_another_number_of_rounds(tmp_path: Path) -> None:
@@ -84,12 +85,14 @@ def test_a_loop_that_is_left_has_another_number_of_rounds(tmp_path: Path) -> Non
     start, end = places(tmp_path, text)
     assert not Influence(start).decides(end)
     assert Influence(start, rounds=True).decides(end)
-    assert Influence(start, rounds=True).decides(Place(start.path, 5))
+    assert Influence(start, rounds=True).decides(ProgramLine(start.path, 5))
 
 
 @pytest.mark.parametrize("data", [b"def f(:\n", b"\x00", b"", b"x = (" * 400])
 def test_what_is_no_program_decides_nothing(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "x.py"
     path.write_bytes(data)
-    assert not Influence(Place(str(path), 1)).has_part_in(Place(str(path), 1))
-    assert not Influence(Place(str(tmp_path / "none.py"), 1)).has_part_in(Place(str(tmp_path / "none.py"), 1))
+    assert not Influence(ProgramLine(str(path), 1)).has_part_in(ProgramLine(str(path), 1))
+    assert not Influence(ProgramLine(str(tmp_path / "none.py"), 1)).has_part_in(
+        ProgramLine(str(tmp_path / "none.py"), 1)
+    )

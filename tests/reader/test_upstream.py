@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from gonogo.evidence.failure.facts import failure_facts
+from gonogo.evidence.failure.failure_facts import failure_facts
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.setup import Setup

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
-from gonogo.diagnose.answer import answer_of
+from gonogo.diagnose.answer_sentence import answer_of
 from gonogo.diagnose.clues.join import clues_of
 from gonogo.diagnose.missing import missing_of
 from gonogo.diagnose.with_files import require_folder, setup_with, with_files
-from gonogo.evidence.failure.facts import failure_facts
+from gonogo.evidence.failure.failure_facts import failure_facts
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, verdict_of
-from gonogo.finding.answer import Clue
 from gonogo.finding.failure import FailureFacts
+from gonogo.finding.log_answer import Clue
 from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.log_findings import CONFIDENT, explains, findings_in_log
@@ -33,7 +33,7 @@ _MAX_RANKS = 512
 _OF_THE_FAILURE = (Role.ROOT, Role.CASCADE)
 
 if TYPE_CHECKING:  # loaded where a log asks for it
-    from gonogo.finding.answer import SimilarThread
+    from gonogo.finding.log_answer import SimilarThread
 
 
 class LoggedFailure(NamedTuple):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gonogo.evidence.failure.facts import raised_in_your_line
+from gonogo.evidence.failure.failure_facts import raised_in_your_line
 from gonogo.evidence.failure.misfit import FORMS, Misfit, library_package, misfit_in
 from gonogo.evidence.failure.native import readable
 from gonogo.evidence.patterns import compiled_when_used

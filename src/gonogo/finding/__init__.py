@@ -11,13 +11,13 @@ from gonogo.finding.text import Text as Text
 
 if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
-    from gonogo.finding.answer import Answer, Clue, SimilarThread
     from gonogo.finding.bisection import Bisection
     from gonogo.finding.call import Invocation
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
     from gonogo.finding.failure import FailureFacts
     from gonogo.finding.guarded_run import GuardedRunSummary
+    from gonogo.finding.log_answer import Answer, Clue, SimilarThread
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
     from gonogo.finding.rehearsal import Rehearsal

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Finding, Fix, Report
-from gonogo.finding.answer import Answer, Clue, SimilarThread
+from gonogo.finding.log_answer import Answer, Clue, SimilarThread
 from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.words import how_to_apply
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gonogo.finding import Finding, Report
 from gonogo.finding.alike import findings_of, notes_of, skipped_of
-from gonogo.finding.answer import SimilarThread
+from gonogo.finding.log_answer import SimilarThread
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.seen import head_tables_of, summary_of, tables_of

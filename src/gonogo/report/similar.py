@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.finding.answer import SimilarThread
+from gonogo.finding.log_answer import SimilarThread
 from gonogo.report.untrusted import clean_line
 from gonogo.report.words import colon
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
 from gonogo.finding.alike import Alike, findings_of, notes_of, skipped_of
-from gonogo.finding.answer import SimilarThread
+from gonogo.finding.log_answer import SimilarThread
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.answer.headline import Headline, badge, headline_of
 from gonogo.report.excerpt import print_excerpt

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Applicability, Fix, Level, Report, Text
-from gonogo.finding.answer import Clue
+from gonogo.finding.log_answer import Clue
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES, size
 
 WORDS: dict[str, Text] = {

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gonogo.diagnose.clues.keys import of_keys
-from gonogo.diagnose.clues.memory import of_memory
+from gonogo.diagnose.clues.memory_clues import of_memory
 from gonogo.diagnose.clues.numbers import of_numbers
 from gonogo.diagnose.clues.order import of_order
 from gonogo.diagnose.clues.ranks import of_ranks
-from gonogo.diagnose.clues.settings import of_settings
+from gonogo.diagnose.clues.setting_clues import of_settings
 from gonogo.diagnose.clues.symbols import of_symbols
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding.answer import Clue
 from gonogo.finding.failure import FailureFacts
+from gonogo.finding.log_answer import Clue
 
 MAX_CLUES = 8
 _RULES: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] = (

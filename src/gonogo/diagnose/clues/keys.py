@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts, RaisedException
+from gonogo.finding.log_answer import Clue, CluePlace
 
 _WRAPPERS = {
     "module.": Text("DataParallel or DDP wraps the model so", "DataParallel 或 DDP 的包装会加上它"),

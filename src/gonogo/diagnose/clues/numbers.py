@@ -9,8 +9,8 @@ from gonogo.evidence.failure.settings import RunSetting, meaning_of, settings_of
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts, Message, RaisedException
+from gonogo.finding.log_answer import Clue, CluePlace
 
 _CHECKED = compiled_when_used(
     r"([A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?) ?% ?\(?([A-Za-z_][\w.]*|\d{1,9})\)? ?(?:==|!=) ?0"

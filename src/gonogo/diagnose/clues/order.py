@@ -9,8 +9,8 @@ from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import is_time_out
 from gonogo.evidence.patterns import Pattern
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts
+from gonogo.finding.log_answer import Clue, CluePlace
 
 _LATE = Pattern(r"CUDA (?:kernel )?errors might be asynchronously reported")
 _KILLED = Pattern(r"exitcode\s*: -9|\bSIGKILL\b|return code = -9|forcefully exiting via Signals\.SIGKILL")

@@ -10,8 +10,8 @@ from gonogo.evidence.failure.settings import world_size
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts, LoggedCollective
+from gonogo.finding.log_answer import Clue, CluePlace
 
 FEW = 20
 """Collectives that a process group has made when it has hardly begun."""

@@ -10,8 +10,8 @@ from gonogo.evidence.failure.misfit import Misfit, library_package, misfit_in
 from gonogo.evidence.failure.native import readable, string_abi
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts
+from gonogo.finding.log_answer import Clue, CluePlace
 
 
 def of_symbols(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import CluePlace
+from gonogo.finding.log_answer import CluePlace
 
 _MAX_SETTINGS = 3000
 _MAX_LINES = 400

@@ -9,7 +9,7 @@ import msgspec
 
 from gonogo.evidence.library import is_library
 from gonogo.evidence.rehearsal.chain import ChainedException, first_cause
-from gonogo.evidence.rehearsal.influence import Influence, Place
+from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import (
     GUESSED_BATCH,
     MADE_COMPLETIONS,
@@ -198,10 +198,10 @@ def is_read(assumption: Assumption) -> bool:
     return assumption.what.startswith(_IS_READ)
 
 
-def place_of(assumption: Assumption) -> Place | None:
+def place_of(assumption: Assumption) -> ProgramLine | None:
     """Where an assumption was made; None where that isn't known."""
     path, _, number = assumption.where.rpartition(":")
-    return Place(path, int(number)) if number.isdigit() else None
+    return ProgramLine(path, int(number)) if number.isdigit() else None
 
 
 def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
@@ -214,7 +214,7 @@ def _followed(rank: RankRecord, failure: Failure) -> Assumption | None:
 
     ``bad += loss.item() > 10`` in one place, ``if bad >= limit: raise`` in another.
     """
-    users = [Place(frame.path, frame.line) for frame in failure.frames if frame.owner == "user"]
+    users = [ProgramLine(frame.path, frame.line) for frame in failure.frames if frame.owner == "user"]
     paths = [place.path for place in users]
     if _WHATEVER_THE_VALUES.search(failure.message):
         return None

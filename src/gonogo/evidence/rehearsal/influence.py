@@ -20,7 +20,7 @@ _MAX_FILES = 40
 _MAX_ROUNDS = 30
 
 
-class Place(NamedTuple):
+class ProgramLine(NamedTuple):
     """A line of a file."""
 
     path: str
@@ -263,7 +263,7 @@ class Influence:
     """
 
     def __init__(
-        self, start: Place, others: Iterable[str] = (), *, may_raise: bool = False, rounds: bool = False
+        self, start: ProgramLine, others: Iterable[str] = (), *, may_raise: bool = False, rounds: bool = False
     ) -> None:
         paths = list(dict.fromkeys([start.path, *others]))[:_MAX_FILES]
         self._files = {path: file for path in paths if (file := file_at(path)) is not None}
@@ -371,7 +371,7 @@ class Influence:
                     self._decide(here.block[position + 1 :])
                 return
 
-    def decides(self, place: Place) -> bool:
+    def decides(self, place: ProgramLine) -> bool:
         """Whether the statement there is reached or not by what was decided."""
         statement = self._at(place)
         while statement is not None:
@@ -380,15 +380,15 @@ class Influence:
             statement = statement.parent
         return False
 
-    def uses(self, place: Place) -> bool:
+    def uses(self, place: ProgramLine) -> bool:
         """Whether the statement there reads something that was decided; or is that statement itself."""
         statement = self._at(place)
         return statement is not None and (statement is self._first or bool(statement.reads & self._held))
 
-    def has_part_in(self, place: Place) -> bool:
+    def has_part_in(self, place: ProgramLine) -> bool:
         """Whether the statement there is decided, or uses something that is; or is that statement itself."""
         return self.uses(place) or self.decides(place)
 
-    def _at(self, place: Place) -> _Statement | None:
+    def _at(self, place: ProgramLine) -> _Statement | None:
         file = self._files.get(place.path)
         return file.at(place.line) if file is not None else None

@@ -8,7 +8,7 @@ from functools import cached_property
 from gonogo.evidence.library import is_library
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.failures import is_read, place_of, setting
-from gonogo.evidence.rehearsal.influence import Influence, Place
+from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import Assumption, RehearsalRecord
 from gonogo.finding import Certainty
 from gonogo.finding.divergence import (
@@ -135,12 +135,15 @@ class RankDivergence:
         if start is None or is_library(start.path):
             return False
         frames = [
-            Place(frame.path, frame.line) for _, call in self.calls for frame in call.frames if frame.owner == "user"
+            ProgramLine(frame.path, frame.line)
+            for _, call in self.calls
+            for frame in call.frames
+            if frame.owner == "user"
         ]
         influence = Influence(start, [place.path for place in frames], rounds=True)
         if self.rank_test is not None:
             _, guard = self.rank_test
-            return influence.uses(Place(guard.path, guard.line))
+            return influence.uses(ProgramLine(guard.path, guard.line))
         return any(influence.decides(place) for place in frames)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.shell.expansion import expand, expand_words, look_up, number_in, pattern_in
-from gonogo.evidence.shell.lexer import Lexer, Parameter, Word
+from gonogo.evidence.shell.lexer import Lexer, Parameter, SyntaxWord
 from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import FAILURE, UNSURE, ExitStatus, State
 from gonogo.evidence.shell.text import matches, text_of
@@ -26,7 +26,7 @@ class Tested(msgspec.Struct):
 
     text: str | None
     unset: bool = False
-    word: Word | None = None
+    word: SyntaxWord | None = None
     """As it is written, between ``[[`` and ``]]``."""
     arguments: bool = False
     """It asks for the script's arguments: it is read as it runs without any."""
@@ -53,7 +53,7 @@ def holds_at(shell: Reading, start: int, state: State) -> ExitStatus:
     return test_words(shell, words[1:-1], state)
 
 
-def test_words(shell: Reading, words: Sequence[Word], state: State) -> ExitStatus:
+def test_words(shell: Reading, words: Sequence[SyntaxWord], state: State) -> ExitStatus:
     """How ``test WORDS`` ends."""
     tested: list[Tested] = []
     for word in words:
@@ -70,11 +70,11 @@ def test_words(shell: Reading, words: Sequence[Word], state: State) -> ExitStatu
     return UNSURE if rest else found
 
 
-def _asks_for_arguments(word: Word) -> bool:
+def _asks_for_arguments(word: SyntaxWord) -> bool:
     return any(isinstance(part, Parameter) and part.name[:1].isdigit() for part in word.parts)
 
 
-def _unset(shell: Reading, word: Word, state: State) -> Tested | None:
+def _unset(shell: Reading, word: SyntaxWord, state: State) -> Tested | None:
     """``"$X"`` or ``${X:-}`` of a variable that nothing sets: taken as empty, which rests on it."""
     part = word.parts[0] if len(word.parts) == 1 else None
     if not isinstance(part, Parameter) or part.kind or part.index is not None:
@@ -251,7 +251,7 @@ class _Doubled:
             return UNSURE if tested.text is None else ExitStatus(bool(tested.text), tested.unset)
         return self.binary(first, text)
 
-    def binary(self, first: Word, operator: str) -> ExitStatus:
+    def binary(self, first: SyntaxWord, operator: str) -> ExitStatus:
         """``A == pattern`` and the others."""
         self.at = self.lexer.blanks(self.at, lines=True)
         if operator == "=~":
@@ -265,7 +265,7 @@ class _Doubled:
         plain = not any(character in (second.text or "") for character in "*?[\\")
         return compared(self.tested(first), operator, second, None if plain else pattern)
 
-    def regex(self, first: Word) -> ExitStatus:
+    def regex(self, first: SyntaxWord) -> ExitStatus:
         """``A =~ regex``, where the regular expression is one of those that all dialects read alike."""
         word = self.lexer.word(self.at, pattern=True, regex=True)
         self.at = word.end_byte
@@ -281,14 +281,14 @@ class _Doubled:
         except re.error:
             return UNSURE
 
-    def word(self) -> Word | None:
+    def word(self) -> SyntaxWord | None:
         """The next word; None where there is none."""
         self.at = self.lexer.blanks(self.at, lines=True)
         word = self.lexer.word(self.at)
         self.at = word.end_byte
         return word if word.end_byte > word.start_byte else None
 
-    def tested(self, word: Word) -> Tested:
+    def tested(self, word: SyntaxWord) -> Tested:
         """What a word comes to."""
         unset = _unset(self.shell, word, self.state)
         if unset is not None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gonogo.evidence.shell.expansion import expand, expand_words, number_in, with_element
-from gonogo.evidence.shell.lexer import Assignment, Literal, Simple, Word, braces
+from gonogo.evidence.shell.lexer import Literal, ShellAssignment, Simple, SyntaxWord, braces
 from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import SUCCESS, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
@@ -20,7 +20,7 @@ _ELEMENT_UNSET = Text("an element of the array `{name}` is unset", "数组 `{nam
 _ELEMENT = re.compile(r"([A-Za-z_]\w*)\[.*\]")
 
 
-def assigned(shell: Reading, assignment: Assignment, state: State) -> tuple[str, Variable]:
+def assigned(shell: Reading, assignment: ShellAssignment, state: State) -> tuple[str, Variable]:
     """What an assignment sets, and to what."""
     place = shell.place(assignment)
     name = assignment.name
@@ -56,7 +56,7 @@ def assigned(shell: Reading, assignment: Assignment, state: State) -> tuple[str,
     return name, Variable(pieces[:_MAX_PIECES], place)
 
 
-def _has_key(word: Word) -> bool:
+def _has_key(word: SyntaxWord) -> bool:
     """``([name]=value)``."""
     first = word.parts[0] if word.parts else None
     return isinstance(first, Literal) and not first.quoted and re.match(r"\[.*\]\+?=|\[[^]]*$", first.text) is not None
@@ -74,7 +74,7 @@ def declare(shell: Reading, simple: Simple, words: Sequence[ShellWord], state: S
     removing = computed = keyed = False
     rest = list(simple.words[1:])
     for each in rest:
-        made = [] if isinstance(each, Assignment) else expand_words(shell, each, state)
+        made = [] if isinstance(each, ShellAssignment) else expand_words(shell, each, state)
         for word in made:
             text = word.value or ""
             if text.startswith("-"):
@@ -94,7 +94,7 @@ def declare(shell: Reading, simple: Simple, words: Sequence[ShellWord], state: S
                 _export(name, state, exported and not removing)
             elif program == "local" and state.locals:
                 state.variables[name] = Variable(unset=True)
-        if not isinstance(each, Assignment):
+        if not isinstance(each, ShellAssignment):
             continue
         name, variable = assigned(shell, each, state)
         _keep_outer(program, name, state)

@@ -13,13 +13,13 @@ import msgspec
 from gonogo.evidence.shell.arithmetic import evaluate
 from gonogo.evidence.shell.lexer import (
     Arithmetic,
-    Assignment,
     Lexer,
     Literal,
     Parameter,
-    Part,
+    ShellAssignment,
     Substitution,
-    Word,
+    SyntaxWord,
+    WordPart,
     braces,
 )
 from gonogo.evidence.shell.pieces import carried, from_variable, unknown, unknown_word
@@ -64,7 +64,7 @@ class _Values(msgspec.Struct):
     """What more there may be, and can't be told."""
 
 
-def expand_words(shell: Reading, word: Word, state: State) -> list[ShellWord]:
+def expand_words(shell: Reading, word: SyntaxWord, state: State) -> list[ShellWord]:
     """The words that a word of a command comes to, after splitting and patterns."""
     original = _elements(shell, word, state)
     if original is not None:
@@ -73,14 +73,14 @@ def expand_words(shell: Reading, word: Word, state: State) -> list[ShellWord]:
     for parts in braces(word.parts):
         start, end = (parts[0].start_byte, parts[-1].end_byte) if parts else (word.start_byte, word.end_byte)
         whole = len(parts) == len(word.parts)
-        place = shell.place(Part(word.start_byte, word.end_byte) if whole else Part(start, max(start, end)))
+        place = shell.place(WordPart(word.start_byte, word.end_byte) if whole else WordPart(start, max(start, end)))
         items = _items(shell, parts, state, split=True)
         for made in words_of(_with_home(items, parts, state), place, separators=state.separators):
             found += _matched(made, state)
     return found
 
 
-def _elements(shell: Reading, word: Word, state: State) -> list[ShellWord] | None:
+def _elements(shell: Reading, word: SyntaxWord, state: State) -> list[ShellWord] | None:
     """``"$@"``, ``"${ARGS[@]}"`` by itself: the words stand where they are written. None for any other word."""
     part = word.parts[0] if len(word.parts) == 1 else None
     if not isinstance(part, Parameter) or part.kind or part.operator or (part.quoted and "*" in shell.text(part)):
@@ -110,7 +110,7 @@ def _elements(shell: Reading, word: Word, state: State) -> list[ShellWord] | Non
     return found
 
 
-def expand(shell: Reading, word: Word | None, state: State) -> list[Piece]:
+def expand(shell: Reading, word: SyntaxWord | None, state: State) -> list[Piece]:
     """The pieces of a word that is not split: an assignment's value, what ``case`` looks at."""
     if word is None:
         return []
@@ -121,10 +121,10 @@ def expand(shell: Reading, word: Word | None, state: State) -> list[Piece]:
 def expand_text(shell: Reading, start: int, end: int, state: State, *, heredoc: bool = False) -> list[Piece]:
     """The pieces of a text as in double quotes, or of a here-document."""
     parts = Lexer(shell.source.data, end).text(start, end, quoted=True, heredoc=heredoc)
-    return _flat(shell, _items(shell, parts, state, split=False), Part(start, end))
+    return _flat(shell, _items(shell, parts, state, split=False), WordPart(start, end))
 
 
-def word_at(shell: Reading, start: int, *, pattern: bool = False) -> Word:
+def word_at(shell: Reading, start: int, *, pattern: bool = False) -> SyntaxWord:
     """The word that begins at a byte."""
     return Lexer(shell.source.data, shell.limit).word(start, pattern=pattern)
 
@@ -134,14 +134,14 @@ def _flat(shell: Reading, items: Items, node: Any) -> list[Piece]:
     return [Piece(" ", shell.source, node.start_byte, node.start_byte) if item is None else item for item in items]
 
 
-def _items(shell: Reading, parts: Sequence[Part], state: State, *, split: bool, depth: int = 0) -> Items:
+def _items(shell: Reading, parts: Sequence[WordPart], state: State, *, split: bool, depth: int = 0) -> Items:
     found: Items = []
     for part in parts:
         found += _part(shell, part, state, split and not part.quoted, depth)
     return found
 
 
-def _part(shell: Reading, part: Part, state: State, split: bool, depth: int) -> Items:
+def _part(shell: Reading, part: WordPart, state: State, split: bool, depth: int) -> Items:
     if depth > _MAX_DEPTH:
         return [unknown(shell, part)]
     if isinstance(part, Literal):
@@ -176,11 +176,11 @@ def _looked_for(shell: Reading, part: Substitution, state: State) -> str:
     return texts[at] or ""
 
 
-def _text(shell: Reading, part: Part, text: str, *, split: bool = False, reason: Text | None = None) -> Piece:
+def _text(shell: Reading, part: WordPart, text: str, *, split: bool = False, reason: Text | None = None) -> Piece:
     return Piece(text, shell.source, part.start_byte, part.end_byte, split=split, reason=reason, quoted=part.quoted)
 
 
-def _with_home(items: Items, parts: Sequence[Part], state: State, *, assigned: bool = False) -> Items:
+def _with_home(items: Items, parts: Sequence[WordPart], state: State, *, assigned: bool = False) -> Items:
     """``~`` and ``~/…`` at a word's start are the home folder; so they are behind ``NAME=``, and ``:`` there."""
     first = items[0] if items else None
     if first is None or not first.literal or first.quoted or not first.text or "~" not in first.text:
@@ -243,7 +243,7 @@ def _matched(word: ShellWord, state: State) -> list[ShellWord]:
 def number_in(shell: Reading, start: int, end: int, state: State) -> int | None:
     """The whole number that an arithmetic text comes to; None where it can't be told. What it sets is set."""
     text = text_of(expand_text(shell, start, end, state))
-    return None if text is None else number_of(shell, text.replace('"', ""), Part(start, end), state)
+    return None if text is None else number_of(shell, text.replace('"', ""), WordPart(start, end), state)
 
 
 def number_of(shell: Reading, text: str, at: Any, state: State) -> int | None:
@@ -575,7 +575,7 @@ def _operated(shell: Reading, part: Parameter, element: tuple[Piece, ...], state
     return _replaced(shell, parts, text, operator, state, depth)
 
 
-def pattern_in(shell: Reading, parts: Sequence[Part], state: State, depth: int = 0) -> str | None:
+def pattern_in(shell: Reading, parts: Sequence[WordPart], state: State, depth: int = 0) -> str | None:
     """A regular expression for the pattern that a word is; None where it can't be told."""
     items = _with_home(_items(shell, parts, state, split=False, depth=depth + 1), parts, state)
     texts = _pattern_texts(items)
@@ -592,10 +592,12 @@ def _pattern_texts(items: Items) -> list[tuple[str, bool]] | None:
     return [(text or "", quoted) for text, quoted in texts]
 
 
-def _replaced(shell: Reading, parts: Sequence[Part], text: str, operator: str, state: State, depth: int) -> str | None:
+def _replaced(
+    shell: Reading, parts: Sequence[WordPart], text: str, operator: str, state: State, depth: int
+) -> str | None:
     """``${X/old/new}``, ``${X//old/new}``, ``${X/#old/new}``."""
-    old: list[Part] = []
-    new: list[Part] = []
+    old: list[WordPart] = []
+    new: list[WordPart] = []
     target = old
     for part in parts:
         if target is old and isinstance(part, Literal) and not part.quoted and "/" in part.text:
@@ -625,9 +627,9 @@ def _replaced(shell: Reading, parts: Sequence[Part], text: str, operator: str, s
         return None
 
 
-def assigned_words(shell: Reading, word: Word | Assignment, state: State) -> list[ShellWord]:
+def assigned_words(shell: Reading, word: SyntaxWord | ShellAssignment, state: State) -> list[ShellWord]:
     """The words of a command's word, which may look like an assignment: then it is not split."""
-    if isinstance(word, Word):
+    if isinstance(word, SyntaxWord):
         return expand_words(shell, word, state)
     head = shell.source.data[word.start_byte : word.end_byte]
     start = word.start_byte + (head.index(b"=") + 1)

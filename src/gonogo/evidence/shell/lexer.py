@@ -29,7 +29,7 @@ _MAX_BRACES = 256
 """Words that braces may make of one."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class WordPart(msgspec.Struct, frozen=True):
     """A part of a word, from ``start_byte`` to before ``end_byte``; ``quoted``: it stands in quotes."""
 
     start_byte: int
@@ -37,7 +37,7 @@ class Part(msgspec.Struct, frozen=True):
     quoted: bool = False
 
 
-class Literal(Part, frozen=True):
+class Literal(WordPart, frozen=True):
     """Text that stands there; an escaped or quoted character is ``quoted``."""
 
     text: str = ""
@@ -45,7 +45,7 @@ class Literal(Part, frozen=True):
     """The bytes are the text."""
 
 
-class Parameter(Part, frozen=True):
+class Parameter(WordPart, frozen=True):
     """``$X``, ``${X…}``. Spans are of the bytes within."""
 
     name: str = ""
@@ -56,32 +56,32 @@ class Parameter(Part, frozen=True):
     argument: tuple[int, int] = (0, 0)
 
 
-class Substitution(Part, frozen=True):
+class Substitution(WordPart, frozen=True):
     """``$(…)`` or backquotes; ``inner`` is the script in it."""
 
     inner: tuple[int, int] = (0, 0)
     backquoted: bool = False
 
 
-class Arithmetic(Part, frozen=True):
+class Arithmetic(WordPart, frozen=True):
     """``$((…))``."""
 
     inner: tuple[int, int] = (0, 0)
 
 
-class Unread(Part, frozen=True):
+class UnreadSyntax(WordPart, frozen=True):
     """What is not followed: ``<(…)``, or something without its end."""
 
 
-class Word(msgspec.Struct, frozen=True):
+class SyntaxWord(msgspec.Struct, frozen=True):
     """One word before expansion."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[WordPart, ...]
     start_byte: int
     end_byte: int
 
 
-class Assignment(msgspec.Struct, frozen=True):
+class ShellAssignment(msgspec.Struct, frozen=True):
     """``NAME=value``, ``NAME+=value``, ``NAME[i]=value``, ``NAME=(…)``."""
 
     name: str
@@ -89,22 +89,22 @@ class Assignment(msgspec.Struct, frozen=True):
     end_byte: int
     appending: bool = False
     index: tuple[int, int] | None = None
-    value: Word | None = None
-    array: tuple[Word, ...] | None = None
+    value: SyntaxWord | None = None
+    array: tuple[SyntaxWord, ...] | None = None
 
 
 class Redirect(msgspec.Struct, frozen=True):
     """``> file``, ``<<< text``."""
 
     operator: str
-    target: Word
+    target: SyntaxWord
 
 
 class Simple(msgspec.Struct, frozen=True):
     """A simple command: what is set before it, its words, its redirections; ``end_byte`` is where it ends."""
 
-    assignments: tuple[Assignment, ...]
-    words: tuple[Word | Assignment, ...]
+    assignments: tuple[ShellAssignment, ...]
+    words: tuple[SyntaxWord | ShellAssignment, ...]
     redirects: tuple[Redirect, ...]
     end_byte: int
 
@@ -122,8 +122,8 @@ class Lexer:
     def simple(self, start: int) -> Simple:
         """The simple command that begins at ``start``."""
         data, at = self.data, start
-        assignments: list[Assignment] = []
-        words: list[Word | Assignment] = []
+        assignments: list[ShellAssignment] = []
+        words: list[SyntaxWord | ShellAssignment] = []
         redirects: list[Redirect] = []
         declares = False
         end = at
@@ -157,9 +157,9 @@ class Lexer:
             words.append(word)
         return Simple(tuple(assignments), tuple(words), tuple(redirects), end)
 
-    def words(self, start: int) -> tuple[Word, ...]:
+    def words(self, start: int) -> tuple[SyntaxWord, ...]:
         """The words from ``start`` to the end of the command that they stand in."""
-        found: list[Word] = []
+        found: list[SyntaxWord] = []
         at = self.blanks(start)
         while at < self.limit and len(found) < _MAX_WORDS and not self._is_end(at):
             word = self.word(at)
@@ -201,7 +201,7 @@ class Lexer:
             return b""
         return next((each for each in _REDIRECTS if self.data.startswith(each, at, self.limit)), b"")
 
-    def assignment(self, at: int) -> Assignment | None:
+    def assignment(self, at: int) -> ShellAssignment | None:
         """An assignment that begins there; None where none does."""
         match = _ASSIGNMENT.match(self.data, at, self.limit)
         if match is None:
@@ -220,12 +220,12 @@ class Lexer:
         name = match[1].decode()
         if self.data[stop : stop + 1] == b"(" and index is None:
             array, end = self._array(stop + 1)
-            return Assignment(name, at, end, appending, None, None, array)
+            return ShellAssignment(name, at, end, appending, None, None, array)
         word = self.word(stop)
-        return Assignment(name, at, word.end_byte, appending, index, word)
+        return ShellAssignment(name, at, word.end_byte, appending, index, word)
 
-    def _array(self, at: int) -> tuple[tuple[Word, ...], int]:
-        found: list[Word] = []
+    def _array(self, at: int) -> tuple[tuple[SyntaxWord, ...], int]:
+        found: list[SyntaxWord] = []
         while True:
             at = self.blanks(at, lines=True)
             if at >= self.limit:
@@ -285,9 +285,9 @@ class Lexer:
                 at += 1
         return at + 1
 
-    def word(self, start: int, *, pattern: bool = False, regex: bool = False) -> Word:
+    def word(self, start: int, *, pattern: bool = False, regex: bool = False) -> SyntaxWord:
         """The word that begins at ``start``; an empty one where none does. In a ``pattern`` ``@(a|b)`` is one too."""
-        parts: list[Part] = []
+        parts: list[WordPart] = []
         at = begin = start
         data = self.data
         nested = 0
@@ -302,7 +302,7 @@ class Lexer:
                 take()
                 close = self._closing(at + 2, 41)
                 end = self.limit if close is None else close + 1
-                parts.append(Unread(at, end))
+                parts.append(UnreadSyntax(at, end))
                 at = begin = end
                 continue
             opens = byte == 40 and (regex or (at > start and data[at - 1] in b"?*+@!"))
@@ -325,20 +325,20 @@ class Lexer:
                 continue
             at += 1
         take()
-        return Word(tuple(parts), start, at)
+        return SyntaxWord(tuple(parts), start, at)
 
     def text(
         self, start: int, end: int, *, quoted: bool, heredoc: bool = False, argument: bool = False
-    ) -> tuple[Part, ...]:
+    ) -> tuple[WordPart, ...]:
         """The parts of a text in double quotes, of a here-document, or behind an operator in ``${…}``."""
         inner = Lexer(self.data, end)
         if not quoted:
             return tuple(inner._free(start, end))
         return tuple(inner._in_quotes(start, end, heredoc=heredoc, argument=argument))
 
-    def _free(self, start: int, end: int) -> list[Part]:
+    def _free(self, start: int, end: int) -> list[WordPart]:
         """Parts of a text that no blank ends."""
-        parts: list[Part] = []
+        parts: list[WordPart] = []
         at = begin = start
         while at < end:
             if self.data[at] in b"\\'\"$`":
@@ -355,7 +355,7 @@ class Lexer:
             parts.append(Literal(begin, end, False, decoded(self.data[begin:end])))
         return parts
 
-    def _special(self, at: int, *, quoted: bool) -> tuple[list[Part] | None, int]:
+    def _special(self, at: int, *, quoted: bool) -> tuple[list[WordPart] | None, int]:
         """What begins at a backslash, a quote, a dollar or a backquote, and where it ends; None: that character."""
         data = self.data
         byte = data[at]
@@ -364,13 +364,13 @@ class Lexer:
         if byte == 39:
             stop = data.find(b"'", at + 1, self.limit)
             if stop < 0:
-                return [Unread(at, self.limit)], self.limit
+                return [UnreadSyntax(at, self.limit)], self.limit
             return [Literal(at + 1, stop, True, decoded(data[at + 1 : stop]))], stop + 1
         if byte == 34:
             stop = self._behind_quotes(at)
             inside = Lexer(data, stop - 1)._in_quotes(at + 1, min(stop - 1, self.limit))
             if stop > self.limit:
-                return [Unread(at, self.limit)], self.limit
+                return [UnreadSyntax(at, self.limit)], self.limit
             return inside or [Literal(at + 1, at + 1, True)], stop
         if byte == 96:
             stop = self._behind_quotes(at)
@@ -382,7 +382,7 @@ class Lexer:
             return self._special(at + 1, quoted=False)
         return self._dollar(at, quoted)
 
-    def _escaped(self, at: int) -> tuple[list[Part], int]:
+    def _escaped(self, at: int) -> tuple[list[WordPart], int]:
         data = self.data
         if data[at + 1 : at + 2] == b"\n":
             return [], at + 2
@@ -395,20 +395,20 @@ class Lexer:
             stop += 1
         return [Literal(at + 1, stop, True, decoded(data[at + 1 : stop]))], stop
 
-    def _ansi(self, at: int) -> tuple[list[Part], int]:
+    def _ansi(self, at: int) -> tuple[list[WordPart], int]:
         stop = at + 2
         while stop < self.limit and self.data[stop] != 39:
             stop += 2 if self.data[stop] == 92 else 1
         if stop >= self.limit:
-            return [Unread(at, self.limit)], self.limit
+            return [UnreadSyntax(at, self.limit)], self.limit
         raw = decoded(self.data[at + 2 : stop])
         text = re.sub(r"\\(['\"\\?ntrabeEfv])", lambda match: _ANSI.get(match[1], match[1]), raw)
         if re.search(r"\\(?!['\"\\?ntrabeEfv])", re.sub(r"\\\\", "", raw)):
-            return [Unread(at, stop + 1, True)], stop + 1
+            return [UnreadSyntax(at, stop + 1, True)], stop + 1
         return [Literal(at + 2, stop, True, text, "\\" not in raw)], stop + 1
 
-    def _in_quotes(self, start: int, end: int, *, heredoc: bool = False, argument: bool = False) -> list[Part]:
-        parts: list[Part] = []
+    def _in_quotes(self, start: int, end: int, *, heredoc: bool = False, argument: bool = False) -> list[WordPart]:
+        parts: list[WordPart] = []
         at = begin = start
         data = self.data
 
@@ -449,7 +449,7 @@ class Lexer:
         take()
         return parts
 
-    def _dollar(self, at: int, quoted: bool) -> tuple[list[Part] | None, int]:
+    def _dollar(self, at: int, quoted: bool) -> tuple[list[WordPart] | None, int]:
         data = self.data
         following = data[at + 1 : at + 2]
         if at + 1 >= self.limit or not following:
@@ -462,12 +462,12 @@ class Lexer:
         if following == b"{":
             close = self._closing_brace(at + 2, quoted)
             if close is None:
-                return [Unread(at, self.limit, quoted)], self.limit
+                return [UnreadSyntax(at, self.limit, quoted)], self.limit
             return [self._braced(at, close, quoted)], close + 1
         if following == b"(":
             close = self._closing(at + 2, 41)
             if close is None:
-                return [Unread(at, self.limit, quoted)], self.limit
+                return [UnreadSyntax(at, self.limit, quoted)], self.limit
             if data[at + 2 : at + 3] == b"(" and data[close - 1] == 41 and self._closing(at + 3, 41) == close - 1:
                 return [Arithmetic(at, close + 1, quoted, (at + 3, close - 1))], close + 1
             return [Substitution(at, close + 1, quoted, (at + 2, close))], close + 1
@@ -510,7 +510,7 @@ class Lexer:
             return self.limit if close is None else close + 1
         return at + 1
 
-    def _braced(self, at: int, close: int, quoted: bool) -> Part:
+    def _braced(self, at: int, close: int, quoted: bool) -> WordPart:
         """``${…}`` taken apart."""
         data = self.data
         position = at + 2
@@ -520,18 +520,18 @@ class Lexer:
             kind, position = first.decode(), position + 1
         match = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]").match(data, position, close)
         if match is None:
-            return Unread(at, close + 1, quoted)
+            return UnreadSyntax(at, close + 1, quoted)
         name, position = match[0].decode(), match.end()
         index = None
         if data[position : position + 1] == b"[":
             stop = Lexer(data, close)._closing(position + 1, 93)
             if stop is None:
-                return Unread(at, close + 1, quoted)
+                return UnreadSyntax(at, close + 1, quoted)
             index, position = (position + 1, stop), stop + 1
         rest = data[position:close].decode("utf-8", "surrogateescape")
         operator = next((each for each in _OPERATORS if rest.startswith(each)), "")
         if rest and not operator:
-            return Unread(at, close + 1, quoted)
+            return UnreadSyntax(at, close + 1, quoted)
         return Parameter(at, close + 1, quoted, name, kind, index, operator, (position + len(operator), close))
 
 
@@ -544,43 +544,43 @@ def _bytes_of(data: bytes) -> frozenset[bytes]:
     return frozenset(data[i : i + 1] for i in range(len(data)))
 
 
-def _plain(word: Word) -> str:
+def _plain(word: SyntaxWord) -> str:
     part = word.parts[0] if len(word.parts) == 1 else None
     return part.text if isinstance(part, Literal) and not part.quoted else ""
 
 
-def braces(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
+def braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]]:
     """``x{a,b}``, ``{1..3}``: the words that one word is before anything else is expanded."""
     if not any(isinstance(part, Literal) and not part.quoted and "{" in part.text for part in parts):
         return [tuple(parts)]
     return [_with_names(made) for made in _braced_words(parts, 0)]
 
 
-def _braced_words(parts: Sequence[Part], depth: int) -> list[tuple[Part, ...]]:
+def _braced_words(parts: Sequence[WordPart], depth: int) -> list[tuple[WordPart, ...]]:
     opening = _find(parts, "{", 0)
     bare = False
     while opening is not None and depth < _MAX_DEPTH:
         found = _alternatives(parts, opening)
         if found is not None and bare:  # {a},b}: what bash makes of it, it decides by its own history
-            return [(Unread(parts[0].start_byte, parts[-1].end_byte),)]
+            return [(UnreadSyntax(parts[0].start_byte, parts[-1].end_byte),)]
         if found is not None:
             before, alternatives, after = found
             inner = [made for each in alternatives for made in _braced_words(each, depth + 1)]
             behind = _braced_words(after, depth + 1)
             if len(inner) * len(behind) > _MAX_BRACES:
-                return [(Unread(parts[0].start_byte, parts[-1].end_byte),)]
+                return [(UnreadSyntax(parts[0].start_byte, parts[-1].end_byte),)]
             return [(*before, *each, *rest) for each in inner for rest in behind]
         closing = _find(parts, "}", opening + 1)
         bare = bare or (closing is not None and _find(parts, "}", closing + 1) is not None)
         opening = _find(parts, "{", opening + 1)
     if bare and _find(parts, ",", 0) is not None:
-        return [(Unread(parts[0].start_byte, parts[-1].end_byte),)]
+        return [(UnreadSyntax(parts[0].start_byte, parts[-1].end_byte),)]
     return [tuple(parts)]
 
 
-def _with_names(parts: Sequence[Part]) -> tuple[Part, ...]:
+def _with_names(parts: Sequence[WordPart]) -> tuple[WordPart, ...]:
     """``$A{x,y}`` is ``$Ax $Ay``: what braces put behind a name without its own belongs to it."""
-    found: list[Part] = []
+    found: list[WordPart] = []
     for part in _joined(parts):
         last = found[-1] if found else None
         named = isinstance(last, Parameter) and last.end_byte - last.start_byte == len(last.name) + 1
@@ -598,7 +598,7 @@ def _with_names(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(found)
 
 
-def _find(parts: Sequence[Part], character: str, start: int) -> int | None:
+def _find(parts: Sequence[WordPart], character: str, start: int) -> int | None:
     """The place of an unquoted character, counted over parts: a character of a literal is one, another part is one."""
     place = 0
     for part in parts:
@@ -612,9 +612,9 @@ def _find(parts: Sequence[Part], character: str, start: int) -> int | None:
     return None
 
 
-def _cells(parts: Sequence[Part]) -> list[Part]:
+def _cells(parts: Sequence[WordPart]) -> list[WordPart]:
     """Parts with each unquoted character by itself."""
-    found: list[Part] = []
+    found: list[WordPart] = []
     for part in parts:
         if isinstance(part, Literal) and not part.quoted:
             at = part.start_byte
@@ -627,9 +627,9 @@ def _cells(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-def _joined(cells: Sequence[Part]) -> list[Part]:
+def _joined(cells: Sequence[WordPart]) -> list[WordPart]:
     """Characters put together again."""
-    found: list[Part] = []
+    found: list[WordPart] = []
     for cell in cells:
         last = found[-1] if found else None
         if isinstance(cell, Literal) and isinstance(last, Literal) and not cell.quoted and not last.quoted:
@@ -640,7 +640,9 @@ def _joined(cells: Sequence[Part]) -> list[Part]:
     return found
 
 
-def _alternatives(parts: Sequence[Part], opening: int) -> tuple[list[Part], list[list[Part]], list[Part]] | None:
+def _alternatives(
+    parts: Sequence[WordPart], opening: int
+) -> tuple[list[WordPart], list[list[WordPart]], list[WordPart]] | None:
     cells = _cells(parts)
     depth, commas, closing = 0, [], None
     for place in range(opening + 1, len(cells)):

@@ -15,7 +15,7 @@ from gonogo.evidence.shell.builtins import read_words, run_builtin
 from gonogo.evidence.shell.conditions import test_words
 from gonogo.evidence.shell.declarations import assigned, declare, unset
 from gonogo.evidence.shell.expansion import assigned_words, expand, number_of
-from gonogo.evidence.shell.lexer import Lexer, Simple, Word
+from gonogo.evidence.shell.lexer import Lexer, Simple, SyntaxWord
 from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.pieces import NOT_EVALUATED
 from gonogo.evidence.shell.reading import Reading
@@ -271,7 +271,7 @@ class Shell(Reading):
             return declare(self, simple, words, state)
         if name == "unset":
             return unset(words[1:], state)
-        lexed = [word for word in simple.words[1:] if isinstance(word, Word)]
+        lexed = [word for word in simple.words[1:] if isinstance(word, SyntaxWord)]
         if name in ("test", "[") and len(lexed) == len(simple.words) - 1:
             return test_words(self, lexed[:-1] if name == "[" else lexed, state)
         if name == "let":

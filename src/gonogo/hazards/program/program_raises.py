@@ -1,6 +1,6 @@
 from collections.abc import Iterator, Mapping
 
-from gonogo.evidence.failure.facts import ended_by, failure_facts, first_error, raised_in_your_line
+from gonogo.evidence.failure.failure_facts import ended_by, failure_facts, first_error, raised_in_your_line
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.rehearsal.failures import (
     assumption_before,

@@ -9,7 +9,7 @@ from functools import cache
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Text
-from gonogo.finding.answer import SimilarThread
+from gonogo.finding.log_answer import SimilarThread
 from gonogo.hazards.index import hazard_of
 from gonogo.judge.similar.cases import index_of_cases
 from gonogo.judge.similar.features import Features, features_of, features_of_frames

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gonogo.evidence.library import is_library
 from gonogo.evidence.rehearsal.failures import class_of
-from gonogo.evidence.rehearsal.influence import Influence, Place
+from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import Absent, Failure, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.ranks import ranks_text
@@ -101,15 +101,15 @@ def _leads_there(one: Absent, failure: Failure) -> bool:
     if shared is not None and not shared.path.startswith("<"):
         if shared.line == one.failed_at:
             return True
-        influence = Influence(Place(shared.path, shared.line), may_raise=True)
-        if influence.has_part_in(Place(shared.path, one.failed_at)):
+        influence = Influence(ProgramLine(shared.path, shared.line), may_raise=True)
+        if influence.has_part_in(ProgramLine(shared.path, one.failed_at)):
             return True
     if one.asked.owner != "user":
         return False
     users = [frame for frame in failure.frames if frame.owner == "user"]
-    influence = Influence(Place(one.asked.path, one.asked.line), (frame.path for frame in users), may_raise=True)
-    return any(influence.decides(Place(frame.path, frame.line)) for frame in users) or (
-        bool(users) and influence.has_part_in(Place(users[-1].path, users[-1].line))
+    influence = Influence(ProgramLine(one.asked.path, one.asked.line), (frame.path for frame in users), may_raise=True)
+    return any(influence.decides(ProgramLine(frame.path, frame.line)) for frame in users) or (
+        bool(users) and influence.has_part_in(ProgramLine(users[-1].path, users[-1].line))
     )
 
 

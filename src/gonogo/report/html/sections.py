@@ -9,8 +9,8 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Report, Text, Verdict
 from gonogo.finding.alike import group_alike, notes_of, skipped_of
-from gonogo.finding.answer import SimilarThread
 from gonogo.finding.bisection import Bisection, TriedRelease
+from gonogo.finding.log_answer import SimilarThread
 from gonogo.report.answer.headline import Figure, badge, headline_of
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.ends import guarded_sections, log_sections

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts
+from gonogo.finding.log_answer import Clue, CluePlace
 from gonogo.finding.words import size
 
 _SIZE = r"(\d{1,12}(?:\.\d{1,12})?) ?([KMGT])i?B"

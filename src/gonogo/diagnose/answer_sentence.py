@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from gonogo.diagnose.statements import Statement, statement_of
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Certainty, Finding, Severity, Text
-from gonogo.finding.answer import Answer, Clue
 from gonogo.finding.failure import CodePlace, FailureFacts
+from gonogo.finding.log_answer import Answer, Clue
 from gonogo.finding.ranks import ranks_text
 
 FALLBACKS = ("program-raises", "failure-elsewhere")

@@ -9,8 +9,8 @@ from gonogo.evidence.failure.settings import NAMES, RunSetting, meaning_of, sett
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text
-from gonogo.finding.answer import Clue, CluePlace
 from gonogo.finding.failure import FailureFacts, RaisedException
+from gonogo.finding.log_answer import Clue, CluePlace
 
 _IDENTIFIER = compiled_when_used(r"[A-Za-z_]\w*")
 _PHRASES = {
