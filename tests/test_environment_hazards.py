@@ -11,13 +11,13 @@ import pytest
 from gonogo.check.environment import environment_findings
 from gonogo.check.findings import check
 from gonogo.check.settings import CheckSettings
-from gonogo.evidence.environment import built_for
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.this_machine import interpreter
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.field import Field
 from gonogo.finding import Certainty, Finding
-from gonogo.hazards.environment import _released
+from gonogo.hazards import version_rule
+from gonogo.hazards.environment import pinned_version_never_released
 
 CURRENT = (
     "torch==2.9.1\ntorchvision==0.24.1\ntriton==3.5.1\ntransformers==5.2.0\naccelerate==1.12.0\npeft==0.18.1\n"
@@ -134,11 +134,11 @@ def test_a_stale_lock_is_found_on_the_machine(tmp_path: Path, monkeypatch: pytes
 
 
 def test_every_release_table_is_in_order() -> None:
-    for row in _released._rows():
+    for row in pinned_version_never_released._rows():
         versions = [parse_version(one) for one in row.last]
         assert None not in versions
         assert versions == sorted(versions, key=lambda version: version.release if version else ())
-    assert {row.package for row in built_for._rows()} == {"torchvision", "torchaudio", "xformers", "triton"}
+    assert {row.package for row in version_rule._rows()} == {"torchvision", "torchaudio", "xformers", "triton"}
 
 
 @pytest.mark.parametrize(
@@ -156,4 +156,4 @@ def test_every_release_table_is_in_order() -> None:
 def test_versions_that_there_are_not(package: str, version: str, answer: object) -> None:
     parsed = parse_version(version)
     assert parsed is not None
-    assert _released.never_released(package, parsed) == answer
+    assert pinned_version_never_released.never_released(package, parsed) == answer

@@ -15,9 +15,9 @@ import pytest
 from typer.main import get_group
 
 from gonogo.cli import app as application
+from gonogo.cli.app import speak
 from gonogo.cli.help import overview
 from gonogo.cli.help.chinese import HELP_ZH
-from gonogo.cli.help.language import speak
 from gonogo.report.page import Page, cells
 
 CHINESE = re.compile("[\u4e00-\u9fff]")

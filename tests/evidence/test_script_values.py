@@ -4,7 +4,7 @@ import pytest
 from script_text import only_call, script_of
 
 from gonogo.evidence.script.values import Symbol
-from gonogo.evidence.script.variables import environment_settings
+from gonogo.hazards.launcher.distributed_without_launcher import environment_settings
 
 
 @pytest.mark.parametrize(

@@ -20,16 +20,14 @@ from gonogo.rehearse.launch.worker_environment import ON_PATH, with_packages
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.rehearse.packages.requested import requested_by_file
-from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
 from gonogo.rehearse.prepared.output import write as show
-from gonogo.rehearse.prepared.prepare import InEnvironment, launches_of, prepare
+from gonogo.rehearse.prepared.prepare import InEnvironment, beside_others, launches_of, lay_scripts, prepare
 from gonogo.rehearse.prepared.project_requirements import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, in_prepared_environment, with_own_package
 from gonogo.rehearse.prepared.required_inputs import PrepareOptions
 from gonogo.rehearse.prepared.stub_packages import absent
 from gonogo.rehearse.request import RehearsalRequest
-from gonogo.rehearse.resolve import _own_on_path
-from gonogo.rehearse.shell.unset_variables import unset_variables
+from gonogo.rehearse.resolve import _own_on_path, unset_variables
 
 SETUP = """\
 import re

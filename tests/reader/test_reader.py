@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from stub_server import Reply, drips, endless, hangs_up, only_plain, says, serving, silent, status
 
+from gonogo.cli.reader import read_by
 from gonogo.diagnose.findings import read_failure
 from gonogo.diagnose.pack.pack import pack_of
 from gonogo.diagnose.reader.client import ModelServer
-from gonogo.diagnose.reader.read import read_by
 
 pytest.importorskip("openai")
 

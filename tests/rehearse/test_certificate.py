@@ -13,9 +13,8 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, R
 from gonogo.finding import Verdict
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
-from gonogo.hazards.obligations import NAMES, obligations_of
 from gonogo.rehearse.answer import rehearsal_report
-from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.certificate import NAMES, apply_limits, obligations_of
 from gonogo.rehearse.limits.world import ProjectWorld
 
 WORLDS = all_worlds()

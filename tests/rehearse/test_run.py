@@ -344,8 +344,8 @@ def test_keep_holds_records_plans_and_logs(project: Project, tmp_path: Path) -> 
 
 
 def test_a_long_log_is_cut(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gonogo.rehearse.workers.log_file._MAX_BYTES", 1 << 16)
-    monkeypatch.setattr("gonogo.rehearse.workers.log_file._LAST", 1 << 12)
+    monkeypatch.setattr("gonogo.rehearse.workers.workers._MAX_BYTES", 1 << 16)
+    monkeypatch.setattr("gonogo.rehearse.workers.workers._LAST", 1 << 12)
     project.write("train.py", "for i in range(100000): print('line', i)\n")
     project.rehearse("python", "train.py", keep=tmp_path / "kept")
     log = (tmp_path / "kept/rank-0/output.log").read_text()

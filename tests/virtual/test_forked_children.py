@@ -11,7 +11,7 @@ import pytest
 
 _PRELUDE = """
 import json, os, signal, sys, threading
-from gonogo.virtual.ranks.forked_children import keep_from_children
+from gonogo.virtual.ranks.worker import keep_from_children
 
 def ours(number, frame):
     print("OURS", flush=True)

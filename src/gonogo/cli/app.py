@@ -10,10 +10,11 @@ Exit statuses: 0 GO; 1 NO-GO; 2 unusable arguments or unreadable input; 3 CANNOT
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.models import CommandInfo
@@ -26,6 +27,7 @@ from gonogo.cli.cure import cure
 from gonogo.cli.env import env
 from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.help import overview
+from gonogo.cli.help.chinese import HELP_ZH
 from gonogo.cli.options import (
     AsOf,
     Command,
@@ -62,6 +64,9 @@ from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language, language_of_locale
 from gonogo.report.page import Page, colour_wanted
+
+_CHINESE = re.compile("[\u4e00-\u9fff]")
+_EXAMPLE = "For instance:"
 
 app = typer.Typer(
     name="gonogo",
@@ -518,8 +523,6 @@ def _help(language: str) -> None:
     """``--help`` of the command that is called."""
     from typer.main import get_group
 
-    from gonogo.cli.help.language import speak
-
     group = get_group(app)
     for command in group.commands.values():
         speak(command, language)
@@ -544,3 +547,27 @@ def _language_of(words: list[str]) -> tuple[list[str], str | None]:
 
 def _name(command: CommandInfo) -> str | None:
     return command.name or getattr(command.callback, "__name__", None)
+
+
+def speak(command: Any, language: str) -> None:
+    """Have the ``--help`` of a command of click's, or of the copy that Typer brings, speak the language."""
+    command.help = _paragraphs(command.help or "", language)
+    if language != "zh":
+        return
+    command.epilog = None  # exit statuses, which the report's documents tell in Chinese
+    for parameter in command.params:
+        said = getattr(parameter, "help", None)
+        if isinstance(said, str):
+            parameter.help = HELP_ZH.get(said, said)
+
+
+def _paragraphs(text: str, language: str) -> str:
+    """In Chinese what it does, and the examples, which are commands; in English all but the Chinese sentence."""
+    every = text.split("\n\n")
+    chinese = [one for one in every if _CHINESE.search(one)]
+    if language != "zh" or not chinese:
+        return "\n\n".join(one for one in every if one not in chinese)
+    examples = [
+        one.replace(f"{_EXAMPLE} ", "例如：").replace("    or: ", "    或：") for one in every if _EXAMPLE in one
+    ]
+    return "\n\n".join([*chinese, *examples])

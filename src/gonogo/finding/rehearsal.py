@@ -170,7 +170,7 @@ class Obligation(msgspec.Struct, frozen=True):
     """One thing that has to be so for a failure in the rehearsal to be the real run's, and whether it is."""
 
     name: str
-    """``packages``, ``python``, ``missing`` ...: :data:`gonogo.hazards.obligations.NAMES`."""
+    """``packages``, ``python``, ``missing`` ...: :data:`gonogo.rehearse.limits.certificate.NAMES`."""
     met: bool
     needed: bool
     """Whether what explains the failure hangs on it."""

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.evidence.rank_ends import ended_in_record
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
+from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
@@ -22,10 +24,12 @@ from gonogo.judge.rehearsal_summary import rehearsal_summary, seen_from
 from gonogo.rehearse import run
 from gonogo.rehearse.disproved import RehearsalEvidence
 from gonogo.rehearse.limits.certificate import certificate_line
-from gonogo.rehearse.packages.environment_hint import other_versions_pinned
+from gonogo.rehearse.packages.names import STACK
 from gonogo.rehearse.prepared.provided_files import in_prepared_environment
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest
+
+_MAX_PACKAGES = 3
 
 _ENDED = {
     "raised": Text("the program raised an exception before reaching it", "程序在此之前抛出了异常"),
@@ -328,3 +332,33 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
                 message=rank.failure.message,
             ),
         )
+
+
+def other_versions_pinned(record: RehearsalRecord, runs: Sequence[Run]) -> Iterator[Text]:
+    """A note for each file whose pins of the stack are not what the ranks had: what it asks for, and how to have it."""
+    versions = record.ranks[0].versions if record.ranks else {}
+    found: dict[str, list[tuple[str, str]]] = {}
+    for one in runs:
+        for package in one.environment.packages.values():
+            have = versions.get(package.name)
+            if package.name not in (*STACK, "torch") or package.place is None or have is None:
+                continue
+            pair = (f"{package.name}{package.specifier}", have)
+            if not _takes(package.specifier, have) and pair not in found.setdefault(package.place.source.path, []):
+                found[package.place.source.path].append(pair)
+    for file, pairs in found.items():
+        wanted = ", ".join(pair for pair, _ in pairs[:_MAX_PACKAGES]) + (", …" if len(pairs) > _MAX_PACKAGES else "")
+        had = ", ".join(have for _, have in pairs[:_MAX_PACKAGES])
+        if pairs:
+            yield Text(
+                "{file} requires {wanted}, but the rehearsal used {had}: use --environment {file} to "
+                "rehearse with the required version",
+                "{file} 要求 {wanted}，而排练使用的是 {had}：用 --environment {file} 可按其要求排练",
+            ).format(file=file, wanted=wanted, had=had)
+
+
+def _takes(specifier: str, version: str) -> bool:
+    try:
+        return SpecifierSet(specifier).contains(version.partition("+")[0], prereleases=True)
+    except InvalidSpecifier:
+        return True

@@ -24,8 +24,11 @@ from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecor
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.nightly_torch import asks_for_nightly_torch
 from gonogo.rehearse.packages.installed import installed_version
+
+_PIP = re.compile(r"\b(?:pip3?|uv pip) install (?P<words>[^\n`&|;]+)")
+_TORCH = re.compile(r"(?:^|\s)[\"']?torch(?![\w./-])")
+_NIGHTLY_TORCH = re.compile(r"(?:^|\s)--pre(?![\w-])|/nightly\b")
 
 _MAX_FILES = 24
 _MAX_DEPTH = 4
@@ -304,3 +307,24 @@ def _is_from(module: str, called: str, failure: Failure) -> bool:
         return False
     imported = rf"^\s*from {module}[\w.]* import (?:\([^)]*|[^\n]*)\b{called}\b"
     return re.search(rf"{imported}|\b{module}\.(?:\w+\.)*{called}\(", text, re.MULTILINE) is not None
+
+
+def asks_for_nightly_torch(folder: Path) -> Path | None:
+    """The page whose installation takes torch from its nightly builds; None where it, or another, takes a release.
+
+    Pages are the README files of the folder and of those above, up to the repository's root.
+    """
+    for place in folders_upward(folder, outside=True):
+        for page in sorted(place.glob("README*.md")):
+            if is_file(page) and _only_nightly(page):
+                return page
+    return None
+
+
+def _only_nightly(page: Path) -> bool:
+    try:
+        text = page.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
+    except OSError:
+        return False
+    lines = [match["words"] for match in _PIP.finditer(text) if _TORCH.search(match["words"])]
+    return bool(lines) and all(_NIGHTLY_TORCH.search(line) for line in lines)

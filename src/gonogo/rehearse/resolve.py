@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.own_package import own_command
-from gonogo.evidence.launch.command_words import is_python, python_command, shortened, without_prefix
+from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command, shortened, without_prefix
 from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
@@ -27,8 +28,20 @@ from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
 from gonogo.rehearse.launch.worker_environment import with_packages
 from gonogo.rehearse.path_access import not_all_known
 from gonogo.rehearse.shell.run_script import ScriptRun, is_script_call, run_script
-from gonogo.rehearse.shell.skipped_commands import skipped_commands
-from gonogo.rehearse.shell.unset_variables import unset_variables
+from gonogo.rehearse.shell.session import ScriptCommand
+
+_MAX_BYTES = 1 << 20
+_USED = re.compile(r"(?<!\\)\$(?:\{#?([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_SET = re.compile(
+    r"(?:^|[\s;&|({`])([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=|\bfor\s+([A-Za-z_]\w*)\b|\$\{([A-Za-z_]\w*):?[=?-]"
+    r"|\bprintf\s+-v\s+([A-Za-z_]\w*)",
+    re.MULTILINE,
+)
+_READ = re.compile(r"\b(?:read|getopts|mapfile|readarray)\b([^\n;|]*)")
+_BASH_VARIABLES = re.compile(
+    r"BASH.*|RANDOM|SECONDS|LINENO|FUNCNAME|PIPESTATUS|OPTARG|OPTIND|UID|EUID|PPID|HOSTNAME|HOSTTYPE|OSTYPE|MACHTYPE"
+    r"|PWD|OLDPWD|IFS|REPLY|SHELL|SHLVL|HOME|PATH|USER|TERM|LANG|EPOCHSECONDS|DIRSTACK|GROUPS"
+)
 
 
 @dataclass(frozen=True)
@@ -341,3 +354,69 @@ def _with_skipped(why: Text, run: ScriptRun) -> Text:
         "{why}; these commands of the script were not run and had no output: {listed}",
         "{why}；脚本中以下命令未执行，没有输出：{listed}",
     ).format(why=why, listed="; ".join(names[:4]) + (f"; … ({len(names)})" if len(names) > 4 else ""))
+
+
+def skipped_commands(
+    run: ScriptRun, chosen: ScriptCommand, words: Sequence[str], outer: Mapping[str, str]
+) -> Iterator[tuple[Text, Text]]:
+    """(what, why) for each thing of a script that is not rehearsed; ``outer`` is the environment it was started in."""
+    for call in run.calls:
+        if call is chosen or (call.words == chosen.words and call.cwd == chosen.cwd):
+            continue
+        if call.kind == "launch" or chosen.kind != "launch":
+            why = Text(
+                "{script} also starts it; rehearse it separately: gonogo rehearse -- {command}",
+                "{script} 还会启动它；可单独排练：gonogo rehearse -- {command}",
+            ).format(script=shortened(words, 80), command=shortened(call.words, 400))
+        else:
+            why = Text(
+                "{script} runs it next to the training; its output is missing",
+                "{script} 在训练之外运行它；缺少它的输出",
+            ).format(script=shortened(words, 80))
+        what = shortened(call.words, 120)
+        yield Text(what, what), why
+    if run.skipped:
+        names = list(dict.fromkeys(shortened(skipped, 60) for skipped in run.skipped))
+        listed = "; ".join(names[:8]) + (f"; … ({len(names)})" if len(names) > 8 else "")
+        yield (
+            Text("commands of {script}: {listed}", "{script} 中的命令：{listed}").format(
+                script=shortened(words, 80), listed=listed
+            ),
+            Text(
+                "not run: they need a network or another machine, never end, or are not installed here",
+                "未执行：它们需要网络或其他机器、不会结束，或本机没有安装",
+            ),
+        )
+    environment = chosen.environment
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if environment.get(name) not in (None, outer.get(name), sys.prefix):
+            yield (
+                Text(
+                    "the Python environment {path}, which {script} activates", "{script} 激活的 Python 环境 {path}"
+                ).format(path=environment[name], script=shortened(words, 80)),
+                Text(
+                    "rehearsed with {python} and its packages instead; start gonogo from that environment",
+                    "改用 {python} 及其中的软件包排练；请在该环境中启动 gonogo",
+                ).format(python=sys.executable),
+            )
+
+
+def unset_variables(words: Sequence[str], cwd: str, environment: Mapping[str, str]) -> list[str]:
+    """The variables without a value, in the order of the script's text; none for a script that can't be read."""
+    script = next((word for word in words if not word.startswith("-") and os.path.basename(word) not in SHELLS), "")
+    try:
+        with open(os.path.join(cwd, script), encoding="utf-8", errors="replace") as file:
+            text = file.read(_MAX_BYTES)
+    except OSError:
+        return []
+    text = re.sub(r"(?m)(?:^|\s)#.*$", "", text)
+    known = {*environment, *_assigned_names(text)}
+    used = [match[1] or match[2] for match in _USED.finditer(re.sub(r"'[^'\n]*'", "", text))]
+    return [name for name in dict.fromkeys(used) if name not in known and not _BASH_VARIABLES.fullmatch(name)]
+
+
+def _assigned_names(text: str) -> Iterator[str]:
+    for match in _SET.finditer(text):
+        yield next(name for name in match.groups() if name)
+    for match in _READ.finditer(text):
+        yield from re.findall(r"[A-Za-z_]\w*", match[1])

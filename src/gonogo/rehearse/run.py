@@ -12,22 +12,25 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 import msgspec
+from msgspec.structs import replace
 
 from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.messages import ONLY_LANDLOCK, UNCONFINED
 from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
+from gonogo.evidence.paths import contents
+from gonogo.evidence.rehearsal.conditions import guards_of
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text
-from gonogo.finding.divergence import Divergence
+from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.cache.lookup import CachedRehearsal, cached_rehearsal
-from gonogo.rehearse.launch.launch import UNSTATED, Surroundings
-from gonogo.rehearse.launch.self_launching import as_ranks, may_start_processes, started_by
+from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
@@ -42,7 +45,6 @@ from gonogo.rehearse.prepared.provided_files import (
 )
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
-from gonogo.rehearse.ranks.diverged_records import settle, with_names
 from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
@@ -51,11 +53,21 @@ from gonogo.rehearse.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep, keep_records
-from gonogo.rehearse.workers.places import pool_for
-from gonogo.rehearse.workers.pool import NodeLost, Pool
+from gonogo.rehearse.workers.pool import NodeLost, OnRanks, Pool
 from gonogo.rehearse.workers.scratch import say_if_full, scratch_folder
-from gonogo.rehearse.workers.workers import Assignment
+from gonogo.rehearse.workers.workers import Assignment, run_workers
 from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
+
+
+class LocalPool:
+    """Processes of this machine."""
+
+    host = None
+
+    def run(self, assignments: Sequence[Assignment], deadline: float, on_progress: OnRanks) -> list[RankRecord]:
+        """As ``run_workers``."""
+        return run_workers(assignments, deadline, on_progress)
+
 
 # What a launch script does before it launches takes seconds, a framework that imports all it has on a busy machine a
 # minute; one that takes longer waits for something.
@@ -399,3 +411,77 @@ def _record(
         differing=list(overlay.differing),
         whole_environment=overlay.python is not None,
     )
+
+
+def may_start_processes(launch: ResolvedLaunch) -> bool:
+    """Whether a program that is started alone speaks of starting others (one that is not, or not by its name, may)."""
+    if launch.world_size > 1 or launch.program_kind != "script":
+        return False
+    try:
+        source = contents(os.path.join(launch.cwd, launch.program))
+    except OSError:
+        return False
+    return any(word in source for word in (b"spawn", b"start_processes", b"elastic_launch", b"notebook_launcher"))
+
+
+def started_by(records: Sequence[RankRecord], launch: ResolvedLaunch) -> int | None:
+    """How many processes the only process of a launch was about to start, or None."""
+    return records[0].starts_processes if launch.world_size == 1 and launch.launcher != SPAWN else None
+
+
+def as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
+    """The launch whose ranks are the processes that the program starts, on the machine that it runs on."""
+    (alone,) = launch.processes
+    note = Text(
+        "the program starts {count} process(es) itself: each is a rank; what it does once they have ended was not run",
+        "程序自己启动 {count} 个进程：每个都是一个 rank；它们结束之后程序还会做什么，没有运行",
+    ).format(count=count)
+    return replace(
+        launch,
+        launcher=SPAWN,
+        processes=tuple(
+            replace(alone, rank=rank, local_rank=rank, world_size=count, local_world_size=count)
+            for rank in range(count)
+        ),
+        notes=(*launch.notes, note),
+    )
+
+
+def with_names(divergence: Divergence, records: Sequence[RankRecord]) -> Divergence:
+    """The divergence with its parameters' names, and the conditions that its calls stand in."""
+    names = {record.rank: record.parameter_names for record in records}
+
+    def named(side: Side) -> Side:
+        known = names.get(side.ranks[0], {})
+        call = _with_group_names(side.call, known) if side.call is not None else None
+        guards = tuple(guards_of(call.frames)) if call is not None else ()
+        return replace(
+            side, call=call, guards=guards, before=tuple(_with_group_names(one, known) for one in side.before)
+        )
+
+    return replace(divergence, sides=tuple(map(named, divergence.sides)), earlier=tuple(map(named, divergence.earlier)))
+
+
+def _with_group_names(call: CollectiveCall, names: dict[int, str]) -> CollectiveCall:
+    return replace(call, parameters=tuple(names.get(int(number), f"#{number}") for number in call.parameters))
+
+
+def settle(records: Sequence[RankRecord], divergence: Divergence) -> None:
+    """Take back what ranks did after the call at which they diverged: the real run never comes to it."""
+    for record in records:
+        on_side = next((side for side in divergence.sides if record.rank in side.ranks), None)
+        if on_side is not None and on_side.call is not None and record.outcome in ("completed", "raised"):
+            record.outcome = "diverged"
+            record.failure = None
+
+
+@contextmanager
+def pool_for(ray: str | None) -> Iterator[Pool]:
+    """The pool that ``--ray`` names. Raises UserError where there is no such cluster."""
+    if ray is None:
+        yield LocalPool()
+        return
+    from gonogo.rehearse.workers.ray_cluster import connected
+
+    with connected(ray) as pool:
+        yield pool

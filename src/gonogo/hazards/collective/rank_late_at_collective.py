@@ -5,8 +5,7 @@ from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import interrupted
 from gonogo.evidence.guarded.standstill import Standstill, standstill
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
-from gonogo.evidence.log.failure_log import FailureLog, span_of
-from gonogo.evidence.log.ras import behind
+from gonogo.evidence.log.failure_log import FailureLog, LineMatch, span_of
 from gonogo.evidence.log.stacks import Stack, stacks_in
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.failures import places
@@ -14,6 +13,10 @@ from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern, Severity, Span, Text
+
+# As ncclras prints it: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html
+_COUNTED = Pattern(r"^\s*(?:Rank (\d{1,6}) has|(\d{1,6}) ranks have) launched up to operation (\d{1,12})")
+_RANK_LINE = Pattern(r"^\s*Rank (\d{1,6}) -- GPU ")
 
 _LASTING = 600.0
 """Seconds after which a run that still stands is taken for one that will not go on: NCCL's own time-out."""
@@ -219,3 +222,22 @@ def _spans(still: Standstill, at: Frame | None) -> tuple[Span, ...]:
         ranks=ranks_text(still.waiting), s="s" if len(still.waiting) == 1 else ""
     )
     return places((at, held), (own_frame(still.call.frames) if still.call is not None else None, wait))
+
+
+def behind(log: FailureLog) -> tuple[LineMatch, tuple[int, ...], int] | None:
+    """The line with the least count, the ranks that it is of (empty where it lists none), and how many they lack."""
+    counts = [(int(found.match.group(3)), found) for found in log.find_all(_COUNTED)]
+    if len({count for count, _ in counts}) < 2:
+        return None
+    least, found = min(counts, key=lambda one: one[0])
+    lacking = max(count for count, _ in counts) - least
+    if found.match.group(1):
+        ranks = [int(one.match.group(1)) for count, one in counts if count == least and one.match.group(1)]
+        return found, tuple(sorted(set(ranks))), lacking
+    listed = []
+    for line in log.lines_after(found.line, int(found.match.group(2))):
+        of_those = _RANK_LINE.search(line.text)
+        if of_those is None:
+            break
+        listed.append(int(of_those.group(1)))
+    return found, tuple(listed), lacking

@@ -1,6 +1,31 @@
-from gonogo.hazards.environment._released import never_released
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gonogo.evidence.environment.version_range import parse_version
+from gonogo.evidence.tables import TABLES
 from gonogo.hazards.facts.installed import from_file, span_of
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
+
+if TYPE_CHECKING:
+    from packaging.version import Version
+_MAY_GO_ON = 3
+"""How many of the newest series may have got another release since the table was made."""
+
+
+class Released(msgspec.Struct, frozen=True):
+    """The last release of each minor version of a package, the oldest first."""
+
+    package: str
+    last: tuple[str, ...]
+    source: str
+
+
+class _Table(msgspec.Struct, frozen=True):
+    released: tuple[Released, ...]
 
 
 class PinnedVersionNeverReleased(Hazard):
@@ -31,3 +56,28 @@ class PinnedVersionNeverReleased(Hazard):
                     name=name
                 ),
             )
+
+
+@cache
+def _rows() -> tuple[Released, ...]:
+    data = (TABLES / "compatibility" / "released.json").read_bytes()
+    return msgspec.json.decode(data, type=_Table).released
+
+
+@lru_cache(maxsize=256)
+def never_released(package: str, version: Version) -> tuple[tuple[str, ...], bool] | None:
+    """For a version past the last of its series: the nearest releases, and whether the series is surely at its end.
+
+    None where there is such a release, or may have been (one that was taken back can still be installed).
+    """
+    row = next((row for row in _rows() if row.package == package), None)
+    if row is None or version.is_prerelease or version.is_postrelease or version.local is not None:
+        return None
+    last = [one for one in map(parse_version, row.last) if one is not None]
+    if version.release[:2] < last[0].release[:2] or len(version.release) > 3:
+        return None
+    if any(one.release[:2] == version.release[:2] and version <= one for one in last):
+        return None
+    at = [index for index, one in enumerate(last) if one < version][-1]
+    near = tuple(str(one) for one in last[at : at + 2])
+    return near, at < len(last) - _MAY_GO_ON

@@ -3,9 +3,13 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of
 from gonogo.hazards.facts.on_npu import ON_NPU
-from gonogo.hazards.facts.on_windows import ON_WINDOWS
 from gonogo.hazards.log_rule import log_mentions
 from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
+
+ON_WINDOWS = Pattern(
+    r"\b[A-Za-z]:\\[\w .\\-]|[\\/]python\.exe|\\torch\\|popen_spawn_win32|WinError|not supported in Windows"
+)
+"""Its paths, its Python, its own way to start processes."""
 
 
 class TorchCpuBuildOnGpus(Hazard):

@@ -18,7 +18,6 @@ from gonogo.evidence.rehearsal.record import Obligation, RankRecord, RehearsalRe
 from gonogo.finding import Certainty, Severity, Text
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
-from gonogo.hazards.obligations import NAMES, obligations_of
 from gonogo.judge.rehearsal_findings import findings_in_record
 from gonogo.rehearse.environment_mismatch import excludes, why_of_packages
 from gonogo.rehearse.limits.absent import why_absent, why_of_other_ranks
@@ -26,6 +25,9 @@ from gonogo.rehearse.limits.confinement_failures import why_denied
 from gonogo.rehearse.limits.synthetic_data_failures import why_of_data
 from gonogo.rehearse.limits.version_mismatch import why_of_releases
 from gonogo.rehearse.limits.world import ProjectWorld
+
+NAMES = frozenset({"packages", "python", "missing", "made", "assumed", "ranks", "confinement"})
+_OF_THE_WORLD = frozenset({"packages", "python", "missing", "made"})
 
 _NOT_OF_THE_RUN = frozenset({"pip", "setuptools", "wheel", "uv", "gonogo"})
 """What installs packages, and gonogo itself: in every environment, and of no run."""
@@ -243,3 +245,16 @@ def _set_apart(rank: RankRecord, broken: Broken) -> None:
     what = f"{class_of(failure)}: {failure.message.strip().partition(chr(10))[0][:_MAX_MESSAGE]}".removesuffix(": ")
     rank.outcome = "unsupported"
     rank.unsupported.append(Unsupported(what, where, broken.why.en, broken.why.zh, broken.environment))
+
+
+def obligations_of(hazard: Hazard) -> frozenset[str]:
+    """Those that a hazard states (:attr:`Hazard.needs`), else by how it judges.
+
+    One that only reads an exception's words, or that speaks where nothing else explains, needs all of them. One that
+    judges the record itself (which tensors an operator was given, on which devices, at which ZeRO stage) has seen the
+    mechanism at work: it is wrong only where an assumed value or another rank's part, which was not there, led to it.
+    """
+    if hazard.needs is not None:
+        return frozenset(hazard.needs)
+    judges = type(hazard).in_rehearsal is not Hazard.in_rehearsal and not hazard.fallback
+    return NAMES - _OF_THE_WORLD if judges else NAMES

@@ -27,7 +27,6 @@ from gonogo.rehearse.packages.installed import installed_version, link_torch
 from gonogo.rehearse.packages.places import Say
 from gonogo.rehearse.packages.requested import RequestedVersions
 from gonogo.rehearse.packages.resolving import LOCK, Resolving
-from gonogo.rehearse.packages.scripts_of_environment import own_interpreter
 from gonogo.rehearse.packages.torch_family import (
     BESIDE_TORCH,
     add_beside_torch,
@@ -38,6 +37,13 @@ from gonogo.rehearse.packages.torch_family import (
     torch_of_the_day,
 )
 from gonogo.rehearse.packages.uv import WHEELS_ONLY, UvFailed, into, run_uv
+
+# As uv writes them into a relocatable environment: found from where the command lies.
+_RELOCATABLE = b"""#!/bin/sh
+'''exec' "$(dirname -- "$(realpath -- "$0")")"/'python' "$0" "$@"
+' '''
+"""
+_MAX_BYTES = 1 << 20
 
 _FORMAT = 11
 """Changes when environments are made in another way, so that older ones are not used."""
@@ -215,3 +221,20 @@ def _missing(name: str, address: str, why: str) -> Text:
 def not_followed(wanted: RequestedVersions) -> tuple[Text, ...]:
     """What a file says of indexes, which is said and not done."""
     return tuple(_NOT_FOLLOWED.format(line=line) for line in wanted.index_lines)
+
+
+def own_interpreter(folder: Path) -> None:
+    """Have the commands below ``folder/bin`` that name this Python be started by ``folder/bin/python``."""
+    for file in (folder / "bin").iterdir():
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > _MAX_BYTES:
+            continue
+        content = file.read_bytes()
+        head, newline, rest = content.partition(b"\n")
+        if head.startswith(b"#!/bin/sh") and rest.startswith(b"'''exec' "):  # too long a path for a first line
+            head, newline, rest = b"#!" + rest.split(b" ", 2)[1].strip(b"'\""), b"\n", rest.partition(b"' '''\n")[2]
+        if newline and head[2:].strip() in _names():
+            file.write_bytes(_RELOCATABLE + rest)
+
+
+def _names() -> set[bytes]:
+    return {str(path).encode() for path in (sys.executable, Path(sys.executable).resolve(), Path(sys.executable))}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,28 +14,38 @@ import msgspec
 
 from gonogo.check.runs import gather
 from gonogo.check.settings import CheckSettings, read_settings
+from gonogo.evidence.environment.own_package import CONSOLE_SCRIPT, NO_PACKAGES, OwnPackage, modules_in
+from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.prepared import FOLDER, Prepared, is_address_of_rows, parent_of_prepared, read_prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.failures import shorten
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord
 from gonogo.evidence.run import Run
+from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.environment_mismatch import missing_packages
 from gonogo.rehearse.packages.full_environment import existing_environment
 from gonogo.rehearse.prepared.columns import columns_in
-from gonogo.rehearse.prepared.editable_package import beside_others, lay_scripts
-from gonogo.rehearse.prepared.file_kind import columns_at, named_at
 from gonogo.rehearse.prepared.folder import add_to_folder, check_folder, write_folder
 from gonogo.rehearse.prepared.listing import alike, list_of, required_data, required_model, tokens_of
 from gonogo.rehearse.prepared.make import MAX_ROWS, make
 from gonogo.rehearse.prepared.named_inputs import OF_SHELL
 from gonogo.rehearse.prepared.project_requirements import FILE, Packages, packages_of
 from gonogo.rehearse.prepared.required_inputs import Named, PrepareOptions, RequiredInput
+from gonogo.rehearse.prepared.rows import TEMPLATE
 from gonogo.rehearse.prepared.stub_packages import absent, asked_of
 from gonogo.rehearse.prepared.walked_folders import image_folder, is_requested, wants_other_files
 from gonogo.rehearse.tested_paths import tested_path
+
+_ELSEWHERE = """\
+__path__ = [{folder!r}]
+__file__ = {folder!r} + "/__init__.py"
+with open(__file__, encoding="utf-8") as _file:
+    exec(compile(_file.read(), __file__, "exec"))
+"""
 
 Look = Callable[[], RankRecord]
 _TIMES = 10
@@ -390,3 +402,75 @@ def _again(
         if one.kind == "data" and one.state == "made":
             one.columns = tuple(dict.fromkeys((*one.columns, *columns.get("*", ()))))
     return [*kept, *more]
+
+
+def beside_others(own: OwnPackage, others: Callable[[str], bool]) -> dict[str, bytes]:
+    """Where its folder holds packages that ``others`` are called like too: what stands for the rest of them alone.
+
+    An editable install comes last on the path; ``PYTHONPATH`` comes before what is installed, and would hide it.
+    """
+    modules = modules_in(own.source)
+    hidden = {name for name in modules if canonical(name) != own.name and others(name)}
+    if not hidden:
+        return {}
+    return {
+        f"project/code/{name}/__init__.py": _ELSEWHERE.format(folder=str((own.source / name).absolute())).encode()
+        for name in modules - hidden - NO_PACKAGES
+    }
+
+
+def lay_scripts(own: OwnPackage) -> dict[str, bytes]:
+    """What stands for an installed package beside its code: its commands, and what ``importlib.metadata`` reads."""
+    files: dict[str, bytes] = {}
+    for name, target in own.scripts.items():
+        module, _, function = target.partition(":")
+        if CONSOLE_SCRIPT.fullmatch(f"{name}={module}:{function}"):
+            text = f"#!/usr/bin/env python\nimport sys\nfrom {module} import {function.partition('.')[0]}\n"
+            files[f"project/bin/{name}"] = f"{text}sys.exit({function}())\n".encode()
+    if own.name and own.version:
+        folder = f"project/site/{own.name.replace('-', '_')}-{own.version}.dist-info"
+        files[f"{folder}/METADATA"] = f"Metadata-Version: 2.1\nName: {own.name}\nVersion: {own.version}\n".encode()
+        lines = [f"{name} = {target}" for name, target in own.scripts.items()]
+        files[f"{folder}/entry_points.txt"] = "\n".join(["[console_scripts]", *lines, ""]).encode()
+    return files
+
+
+def named_at(failure: Failure) -> set[str]:
+    """The texts in the statement of the user's in which a failure arose: a data set's name, as it is opened there."""
+    frame = failure.innermost("user")
+    if frame is None:
+        return set()
+    try:
+        script = Script(SourceFile.read(Path(frame.path)))
+    except UserError:
+        return set()
+    if script.tree is None:
+        return set()
+    every = (one for one in ast.walk(script.tree) if isinstance(one, ast.stmt))
+    statements = [one for one in every if one.lineno <= frame.line <= (one.end_lineno or one.lineno)]
+    last = max(statements, key=lambda one: (one.lineno, -(one.end_lineno or 0)), default=None)
+    found = ast.walk(last) if last is not None else iter(())
+    return {node.value for node in found if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def columns_at(failure: Failure) -> tuple[str, ...]:
+    """The columns that the class or function asks rows for in which a failure arose; none where none can be told."""
+    for frame in reversed(failure.frames):
+        if frame.owner != "user":
+            continue
+        try:
+            script = Script(SourceFile.read(Path(frame.path)))
+        except UserError:
+            return ()
+        around = [
+            node
+            for node in script.nodes(ast.ClassDef, ast.FunctionDef)
+            if node.lineno <= frame.line <= (node.end_lineno or node.lineno)
+        ]
+        if around:
+            outermost = min(around, key=lambda node: node.lineno)
+            lines = script.source.data.decode("utf-8", "replace").splitlines()[outermost.lineno - 1 :]
+            text = textwrap.dedent("\n".join(lines[: (outermost.end_lineno or 0) - outermost.lineno + 1]))
+            columns = columns_in([Script(SourceFile(frame.path, text.encode()))])
+            return (*columns, *((TEMPLATE,) if f".{TEMPLATE}(" in text else ()))
+    return ()

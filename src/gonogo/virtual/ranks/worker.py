@@ -17,7 +17,6 @@ import msgspec
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.virtual.failure import stack_of_main_thread
 from gonogo.virtual.protocol.plan import Progress, WorkerPlan
-from gonogo.virtual.ranks.forked_children import keep_from_children
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.tensor import CPU
 
@@ -131,3 +130,27 @@ def _report_progress(session: Session) -> Any:
     thread.is_gonogo = True  # type: ignore[attr-defined]
     thread.start()
     return ended.set
+
+
+def keep_from_children(handlers: dict[signal.Signals, tuple[Any, Any]]) -> None:
+    """Have what the program forks answer signals as it would without us: each with its handler, and the one before it.
+
+    A handler of Python's runs between two bytecodes only. A pool's process that is told to end as it comes to wait
+    for a lock would never run it, and wait for ever; by the kernel's own way it ends at once. Until it has that way
+    back, signals wait.
+    """
+    masks = threading.local()
+
+    def block() -> None:
+        masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, handlers)
+
+    def unblock() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, masks.before)
+
+    def give_back() -> None:
+        for number, (ours, before) in handlers.items():
+            if signal.getsignal(number) is ours:  # the program may have put its own in its place, which they inherit
+                signal.signal(number, signal.SIG_DFL if before is None else before)
+        unblock()
+
+    os.register_at_fork(before=block, after_in_child=give_back, after_in_parent=unblock)
