@@ -214,4 +214,30 @@ HELP_ZH = {
     ),
     "Port on 127.0.0.1. Default: a free one.": "127.0.0.1 上的端口。默认：任一空闲端口。",
     "Print the address without opening a browser.": "只打印地址，不打开浏览器。",
+    "Also fetch other releases of the failing package from the index, and say in which a name, an "
+    "argument or the line that raised came or went. Nothing of them is run.": (
+        "同时从软件源获取出错软件包的其他版本，说明名称、参数或抛出异常的那一行在哪个版本出现或消失。其中的代"
+        "码不会运行。"
+    ),
+    "Also let this language model read the evidence (--format pack), and check what it says. It shows "
+    "what will be sent and asks, the first time for each server.": (
+        "同时让该语言模型阅读证据（--format pack），并核对它的说法。每个服务器第一次使用时，先显示将要发送的"
+        "内容并询问。"
+    ),
+    "Fetch other releases of the failing package from the index, compare them by symbol, and try first "
+    "where what failed changed. Nothing of the archives is run.": (
+        "从软件源获取出错软件包的其他版本，按符号比较，先试出错之处有变化的版本。归档中的代码不会运行。"
+    ),
+    "Format of the report; pack: the evidence in at most 6,000 tokens, for a person, a coding agent or a "
+    "language model, without anything private.": (
+        "报告的格式；pack：至多 6,000 个 token 的证据，供人、编程智能体或语言模型阅读，不含隐私信息。"
+    ),
+    "Give up on the model's answer after this time.": "超过这个时间就不再等待模型的回答。",
+    "The server of --reader, of any kind that speaks OpenAI's protocol: http://127.0.0.1:8000/v1. "
+    "Default: OPENAI_BASE_URL, else OpenAI's own.": (
+        "--reader 的服务器，支持 OpenAI 协议即可：http://127.0.0.1:8000/v1。默认：OPENAI_BASE_URL，"
+        "否则为 OpenAI 的服务器。"
+    ),
+    "With --format json: include the evidence of --format pack.": "与 --format json 连用：包含 --format pack 的证据。",
+    "With --reader: send the evidence without asking.": "与 --reader 连用：不询问，直接发送证据。",
 }
