@@ -191,8 +191,8 @@ HELP_ZH = {
     "Streamable HTTP on 127.0.0.1:PORT/mcp, instead of stdio.": (
         "在 127.0.0.1:PORT/mcp 上用 Streamable HTTP，而不是 stdio。"
     ),
-    "Disable rehearse and cure, which run programs that a client names.": (
-        "停用会运行客户端所指定程序的 rehearse 和 cure。"
+    "Disable rehearse, cure and prepare, which run programs that a client names.": (
+        "停用会运行客户端所指定程序的 rehearse、cure 和 prepare。"
     ),
     "Arguments for sbatch.": "传给 sbatch 的参数。",
     "Submit even if the check says NO-GO.": "即使检查结果是 NO-GO 也提交。",
