@@ -1,4 +1,4 @@
-"""Write src/gonogo/diagnose/similar/threads.msgpack: public threads, and what the logs pasted in them look like.
+"""Write src/gonogo/judge/similar/threads.msgpack: public threads, and what the logs pasted in them look like.
 
     python scripts/similar_threads.py [ROWS.jsonl ...]
 

@@ -2,7 +2,7 @@
 
 What is shortened loses what decides, and no way of cutting may make an answer surer; what is only dressed up loses
 nothing. The figures are floors: `python tests/test_cut_logs.py` prints what they are now. A log that nothing explains
-is held against the hazards' cases (``diagnose/similar/``): here against all but itself.
+is held against the hazards' cases (``judge/similar/``): here against all but itself.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def test_hazards_that_are_left_out_find_nothing(case: LogCase, monkeypatch: pyte
         asked_of.append(log)
         return index.met_in_log(log)
 
-    monkeypatch.setattr("gonogo.diagnose.findings.met_in_log", asked)
+    monkeypatch.setattr("gonogo.judge.log_findings.met_in_log", asked)
     text = case.text.decode("utf-8", "replace")
     for cut in AS_GIVEN_AND_CUT[:: 1 if case.name.startswith("bad") else len(AS_GIVEN_AND_CUT)]:
         case.findings((text if cut is None else cut(text)).encode())

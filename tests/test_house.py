@@ -424,5 +424,5 @@ def test_nothing_that_is_built_from_hazards_is_committed() -> None:
     ).stdout.split()
     if not committed:
         pytest.skip("no git checkout")
-    built = {"src/gonogo/hazards/pages.msgpack", "src/gonogo/diagnose/similar/cases.msgpack"}
+    built = {"src/gonogo/hazards/pages.msgpack", "src/gonogo/judge/similar/cases.msgpack"}
     assert built.isdisjoint(committed)

@@ -364,9 +364,9 @@ def test_a_wheel_has_what_a_checkout_builds(monkeypatch: pytest.MonkeyPatch) -> 
     assert data == {"force_include": {}}
     hook.initialize("standard", data)
     files = {target: Path(source) for source, target in data["force_include"].items()}
-    assert files.keys() == {"gonogo/hazards/pages.msgpack", "gonogo/diagnose/similar/cases.msgpack"}
+    assert files.keys() == {"gonogo/hazards/pages.msgpack", "gonogo/judge/similar/cases.msgpack"}
     packed = msgspec.msgpack.decode(files["gonogo/hazards/pages.msgpack"].read_bytes(), type=pack.Pack)
     assert packed.rows.keys() == {hazard.name for hazard in all_hazards()}
-    assert ThreadIndex(files["gonogo/diagnose/similar/cases.msgpack"].read_bytes()).threads
+    assert ThreadIndex(files["gonogo/judge/similar/cases.msgpack"].read_bytes()).threads
     hook.finalize("standard", data, "")
     assert not any(path.exists() for path in files.values())

@@ -28,8 +28,8 @@ class DeepSpeedEngine:
 EARLIER = "from deepspeed.compile import backend\n" + ENGINE
 CHECKED = """
 import gc, sys, weakref
-from gonogo.virtual.hooks import deepcompile
-undo = deepcompile.install()
+from gonogo.virtual.hooks import engine
+undo = engine.defer_compile_passes()
 from deepspeed.runtime.engine import DeepSpeedEngine
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gonogo.virtual.patching.patches import Patches
-from gonogo.virtual.weights import diffusers_models
+from gonogo.virtual.weights import readers
 
 LIBRARY = """\
 class ModelMixin:
@@ -37,7 +37,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]
     monkeypatch.syspath_prepend(tmp_path)
     told: list[str] = []
     patches = Patches()
-    diffusers_models.install(patches, told.append)
+    readers._follow_diffusers(patches, told.append)
     yield told
     patches.undo()
     for name in [name for name in sys.modules if name.partition(".")[0] == "diffusers"]:

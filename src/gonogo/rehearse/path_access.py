@@ -16,7 +16,7 @@ from pathlib import Path
 
 from gonogo.confinement.syscall_listener import SystemCall
 from gonogo.confinement.world import TracedCalls
-from gonogo.virtual.sandbox.probe_reporting import FOR_MODULES
+from gonogo.virtual.protocol.plan import FOR_MODULES
 
 _AT_CWD = 0xFFFFFF9C
 # Where the path stands among the arguments, and before it the folder that it counts from.

@@ -7,15 +7,15 @@ import linecache
 import os
 import sys
 import sysconfig
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
-
-import torch
 
 from gonogo.evidence.rehearsal.record import Frame, Owner
 
 OURS = str(Path(__file__).resolve().parent.parent) + os.sep
-_TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
+_SPEC = find_spec("torch")  # the launch is read in a process that never imports torch
+_TORCH = str(Path(_SPEC.origin).resolve().parent) + os.sep if _SPEC is not None and _SPEC.origin else os.devnull
 _STDLIB = tuple(
     {os.path.realpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")}
     | {str(Path(os.__file__).resolve().parent) + os.sep}

@@ -11,6 +11,8 @@ from gonogo.evidence.rehearsal.record import Confined
 
 SPAWN = "torch.multiprocessing.spawn"
 """The launcher of processes that a program starts itself, by that or by torchrun's agent."""
+FOR_MODULES = "/././"
+"""At the end of a folder's path: Python's import system lists it, which asks for modules only."""
 
 
 class ExchangeAddress(msgspec.Struct, frozen=True):

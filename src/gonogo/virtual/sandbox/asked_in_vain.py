@@ -25,6 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 from gonogo.evidence.rehearsal.record import Absent, Frame, Phase
 from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.protocol.plan import FOR_MODULES
 from gonogo.virtual.stack import OURS, is_of_python, owner_of
 
 Kind = Literal["file", "folder", "module", "library", "program", "address"]
@@ -33,8 +34,6 @@ _MAX_DEPTH = 150
 _MAX_RECORDED = 200
 _stat = posix.stat
 _READING = {"open": 0, "os.scandir": 0, "os.listdir": 0, "os.chdir": 0, "sqlite3.connect": 0}
-FOR_MODULES = "/././"
-"""At the end of a folder's path: Python's import system lists it, which asks for modules only."""
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 _PROGRAM = re.compile(r"[\w./+-]+")
 _BUILT_IN = frozenset(

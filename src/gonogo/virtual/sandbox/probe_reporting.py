@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.virtual.patching.patches import Patches, patch_os
-from gonogo.virtual.sandbox.asked_in_vain import FOR_MODULES as FOR_MODULES
+from gonogo.virtual.protocol.plan import FOR_MODULES
 from gonogo.virtual.sandbox.asked_in_vain import looked_for
 
 # What lies there is reported by what is opened, and by the versions of packages.
