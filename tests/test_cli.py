@@ -104,6 +104,7 @@ def test_options_reach_the_rehearsal_as_typed(gonogo: Run, tmp_path: Path) -> No
             environment=Path("req.txt"),
             with_packages=("deepspeed==0.14.2", "trl==0.9"),
             keep=tmp_path,
+            count_work=True,
         )
     ]
 

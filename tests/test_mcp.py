@@ -300,7 +300,7 @@ def test_without_the_sdk_one_line_says_what_to_install(project: Path) -> None:
 def test_programs_are_not_run_where_that_is_not_wanted(project: Path) -> None:
     async def ask() -> None:
         async with client_of(project, "stdio", "--no-run") as client:
-            assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS - {"rehearse", "cure"}
+            assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS - {"rehearse", "cure", "prepare"}
 
     asyncio.run(asyncio.wait_for(ask(), 120))
 

@@ -287,7 +287,9 @@ RuntimeError: words that nobody knows
 
 def test_a_log_and_the_files_of_its_run(project: Path) -> None:
     (project / "run.log").write_text(LOG)
-    assert diagnose(["run.log"]).verdict is Verdict.CANNOT_TELL
+    alone = diagnose(["run.log"])
+    assert told(alone) == [("program-raises", "certain", ())]  # it failed there for certain, why is not known
+    assert alone.verdict is Verdict.NO_GO
     report = diagnose(["run.log"], command=COMMAND)
     assert told(report) == [("zero3-direct-param-use-invalid-gradient", "certain", ())]
     assert report.verdict is Verdict.NO_GO
@@ -300,7 +302,12 @@ def test_a_log_and_the_files_of_its_run(project: Path) -> None:
 def test_what_the_log_does_not_show_is_not_certain_to_have_ended_the_run(project: Path) -> None:
     (project / "run.log").write_text(LOG.replace("line 11", "line 9").replace("loss = loss + sum(p", "for b in (p"))
     report = diagnose(["run.log"], command=COMMAND)
-    assert ("zero3-direct-param-use-invalid-gradient", "likely", ()) in told(report)
+    assert told(report) == [
+        ("zero3-direct-param-use-invalid-gradient", "likely", ()),
+        ("program-raises", "possible", ()),
+    ]
+    assert report.answer is not None
+    assert not report.answer.sure
     assert report.verdict is Verdict.CANNOT_TELL
 
 

@@ -77,6 +77,14 @@ def test_a_fault_of_the_programs_own_stays_certain(tmp_path: Path, program: str)
     assert is_certain(rank), [one for one in rank.certificate if not one.met]
 
 
+def test_a_module_that_was_never_compiled_lacks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "rates_of_run.py").write_text("WORD = 'no rows'\n")
+    rank = own_fault(tmp_path, "import rates_of_run\n\n\nraise ValueError(rates_of_run.WORD)\n")
+    assert rank.failure is not None
+    assert rank.failure.message == "no rows"
+    assert is_certain(rank), [one for one in rank.certificate if not one.met]
+
+
 def record_of(folder: Path, failure: Failure | None = None, **known: object) -> RehearsalRecord:
     rank = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised", versions={"python": "3.11.7"})
     rank.failure = failure or Failure(

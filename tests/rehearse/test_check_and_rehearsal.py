@@ -86,7 +86,8 @@ class Translator(torch.nn.Module):
 def whole(name: str, folder: Path) -> Path:
     """A copy of the project with the modules that it imports and the models that it loads."""
     copy = folder / "project"
-    shutil.copytree(HAZARDS / name, copy)
+    # Without the releases that it pins: what those would raise, a rehearsal with the installed ones can't be sure of.
+    shutil.copytree(HAZARDS / name, copy, ignore=shutil.ignore_patterns("requirements.txt"))
     for module, code in (("data", DATA), ("model", MODEL)):
         if not (copy / f"{module}.py").exists():
             (copy / f"{module}.py").write_text(code)

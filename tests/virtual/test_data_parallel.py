@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from virtual.forked import output_of, rehearse_all
+from virtual.worlds import of_tensors
 
 BEGINNING = """
 import torch
@@ -31,7 +32,7 @@ def test_a_model_is_copied_to_each_accelerator(tmp_path: Path) -> None:
     records = rehearse_all(tmp_path, PROGRAMS, stack="import torch\n")
     trains = records["trains"]
     assert trains.outcome == "completed", output_of(tmp_path, "trains")
-    peaks = {device.device: device.peak_allocated_bytes for device in trains.devices}
+    peaks = {device.device: of_tensors(device) for device in trains.devices}
     weights = 4 * (256 * 512 + 512 * 4)
     assert list(peaks) == [f"cuda:{number}" for number in range(8)]
     assert all(peak > weights for peak in peaks.values())

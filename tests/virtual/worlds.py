@@ -14,7 +14,7 @@ import msgspec
 from confined import runs_of
 
 from gonogo.evidence.environment.hardware import find_accelerator
-from gonogo.evidence.rehearsal.record import RankRecord
+from gonogo.evidence.rehearsal.record import DeviceMemory, RankRecord
 from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.ranks.session import Session
 
@@ -124,10 +124,14 @@ def rehearse(folder: Path, program: str, *arguments: str, world: int = 1, steps:
 def on_device(record: RankRecord) -> int:
     """The most bytes that the program's tensors took at once on its accelerator, as they were asked for.
 
-    ``peak_allocated_bytes`` is no less: the caching allocator hands out whole blocks. Without cuBLAS's workspaces,
-    which the same program on a CPU hasn't.
+    ``peak_allocated_bytes`` is no less: the caching allocator hands out whole blocks.
     """
     (device,) = record.devices
+    return of_tensors(device)
+
+
+def of_tensors(device: DeviceMemory) -> int:
+    """The bytes of the peak without cuBLAS's workspaces, which the same program on a CPU hasn't."""
     return sum(nbytes for category, nbytes in device.by_category.items() if category != "workspace")
 
 

@@ -23,7 +23,7 @@ from gonogo.finding.failure import FailureFacts
 from gonogo.finding.log_answer import Clue
 from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd
 from gonogo.hazards.index import all_hazards
-from gonogo.judge.log_findings import CONFIDENT, explains, findings_in_log
+from gonogo.judge.log_findings import CONFIDENT, explains, findings_in_log, is_fallback
 
 _BEFORE, _AFTER = 8, 8
 """Lines around the decisive one."""
@@ -154,7 +154,8 @@ def not_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> tu
 
 def _similar(log: FailureLog, findings: tuple[Finding, ...], *, complete: bool) -> tuple[SimilarThread, ...]:
     """Public threads that look like the log; none where the cause is certain, or nothing is wrong."""
-    if complete or any(explains(finding) and finding.certainty is Certainty.CERTAIN for finding in findings):
+    causes = (finding for finding in findings if explains(finding) and not is_fallback(finding))
+    if complete or any(finding.certainty is Certainty.CERTAIN for finding in causes):
         return ()
     from gonogo.judge.similar.find import similar_threads
 

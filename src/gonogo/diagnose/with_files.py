@@ -14,6 +14,7 @@ from gonogo.evidence.setup import Setup, parsed_config
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.finding.errors import UserError
 from gonogo.judge.explained import Places
+from gonogo.judge.log_findings import is_fallback
 from gonogo.judge.merge import merge_findings
 
 _ONLY_IN_FILES = Text(
@@ -64,8 +65,17 @@ def with_files(log: FailureLog, findings: tuple[Finding, ...], files: StaticFind
     places = Places(files.sources, files.base, files.packages)
     shown = merge_findings(findings, files.findings, ended_in_log(log), places, unseen=_not_in_log)
     confident = (Certainty.CERTAIN, Certainty.LIKELY)
+    if any(_names_a_cause(finding) and finding.certainty in confident for finding in shown):
+        # As beside another hazard of the log: what was raised is certain, and explains less.
+        shown = tuple(
+            replace(finding, certainty=Certainty.POSSIBLE) if is_fallback(finding) else finding for finding in shown
+        )
     # As without files: what is merely possible stands last.
     return tuple(sorted(shown, key=lambda finding: finding.certainty not in confident))
+
+
+def _names_a_cause(finding: Finding) -> bool:
+    return finding.severity is Severity.ERROR and not is_fallback(finding)
 
 
 def _not_in_log(finding: Finding) -> Finding:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding import Certainty, Finding, Severity, best_first
 from gonogo.hazards.hazard import Hazard
-from gonogo.hazards.index import met_in_log
+from gonogo.hazards.index import hazard_of, met_in_log
 from gonogo.judge.cut_short import cut_short, like_cases
 
 CONFIDENT = (Certainty.CERTAIN, Certainty.LIKELY)
@@ -61,6 +61,12 @@ def findings_in_log(log: FailureLog) -> tuple[Finding, ...]:
 def explains(finding: Finding) -> bool:
     """Whether the finding says with confidence what went wrong."""
     return finding.certainty in CONFIDENT and finding.severity is not Severity.NOTE
+
+
+def is_fallback(finding: Finding) -> bool:
+    """Whether the finding only says what was raised, and names no cause."""
+    hazard = hazard_of(finding.hazard)
+    return hazard is not None and hazard.fallback
 
 
 def _finding_of(hazard: Hazard, log: FailureLog) -> Finding | None:

@@ -13,8 +13,8 @@ class RehearsalRequest:
     """One call of ``gonogo rehearse``.
 
     ``command`` is what the user would launch, word by word. ``gpus`` and ``host_memory`` are as typed
-    (``8xH100-80G``, ``1T``), ``ranks`` is ``0``, ``0,3``, ``sample`` or ``all``, ``timeout`` is in seconds and counts
-    for the whole rehearsal. ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``,
+    (``8xH100-80G``, ``1T``), ``ranks`` is ``auto``, ``0``, ``0,3``, ``sample`` or ``all``, ``timeout`` is in seconds
+    and counts for the whole rehearsal. ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``,
     ``as_of`` is the day (``2023-11-02``) whose releases count where versions are loose. ``ray`` is
     the address of a Ray cluster (or ``auto``) on which the ranks run; None: they run here.
     ``count_work``: the first rank counts what it computes and moves. ``use_cache``: take the record of an earlier

@@ -20,6 +20,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import source_from_cache
 from types import FrameType, TracebackType
 from typing import Any, Literal, NamedTuple
 
@@ -93,9 +94,7 @@ class AskedInVain:
         """Take down a path that was looked for, if nothing is there."""
         if self._busy or path.startswith(_NOT_TAKEN):
             return
-        try:
-            _stat(path)
-        except (OSError, ValueError):
+        if not _is_found(path) and not _is_compiled_anew(path):
             self.note("file", path)
 
     def listed(self, path: str) -> None:
@@ -372,8 +371,22 @@ def _package(frame: Frame) -> str:
 
 
 def _is_there(path: str) -> bool:
+    return _is_found(os.path.expanduser(path)) or (glob.has_magic(path) and any(True for _ in glob.iglob(path)))
+
+
+def _is_found(path: str) -> bool:
     try:
-        _stat(os.path.expanduser(path))
+        _stat(path)
     except (OSError, ValueError):
-        return bool(glob.has_magic(path) and any(True for _ in glob.iglob(path)))
+        return False
     return True
+
+
+def _is_compiled_anew(path: str) -> bool:
+    """Whether a path is of Python's cache of a module whose source is here: an import does without it."""
+    if not path.endswith(".pyc"):
+        return False
+    try:
+        return _is_found(source_from_cache(path))
+    except (NotImplementedError, ValueError):
+        return False
