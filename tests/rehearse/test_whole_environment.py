@@ -125,16 +125,17 @@ def test_pkg_resources_stays_whoever_asks_for_setuptools(index: Path, tmp_path: 
     assert versions(build_full_environment(path, (), None))["setuptools"] == "82.0"
 
 
-def test_torchvision_goes_with_the_torch_that_is_there(index: Path, tmp_path: Path) -> None:
+def test_torchvision_is_the_one_asked_for_or_goes_with_the_torch_that_is_there(index: Path, tmp_path: Path) -> None:
     release = f"0.{int(TORCH.split('.')[1]) + 15}.1"
     for version in ("0.16.2", release):
         wheel(index, "torchvision", version, ("no-such-cuda-library",))
     for name in ("pillow", "numpy"):
         wheel(index, name, "99.0")
     assert "torchvision" not in versions(build_full_environment(requirements(tmp_path, "attrs==22.1\n"), (), None))
-    made = build_full_environment(requirements(tmp_path, "attrs==22.1\ntorchvision==0.16.2\n"), (), None)
-    assert versions(made)["torchvision"] == release
-    assert "torchvision" in made.differing
+    for asked, had in (("0.16.2", "0.16.2"), ("0.17.0", release)):
+        made = build_full_environment(requirements(tmp_path, f"attrs==22.1\ntorchvision=={asked}\n"), (), None)
+        assert versions(made)["torchvision"] == had
+        assert "torchvision" in made.differing  # also the one asked for has no compiled operators here
 
 
 def test_pins_that_contradict_each_other_are_installed_all_the_same(index: Path, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def is_installed(top: str) -> bool:
 def off_path(launch: Launch, project: Project, scripts: Sequence[Script]) -> tuple[OffPath, ...]:
     """The imports of modules that lie in the project, where the launch's Python doesn't look."""
     path = project.search.path
-    if path is None:
+    if path is None or launch.python_path_unread:
         return ()
     found: dict[str, OffPath] = {}
     places = list(dict.fromkeys((path.cwd, project.root)))

@@ -96,7 +96,7 @@ def _of_config(section: Mapping[str, Any], before: str, depth: int = 0) -> Itera
         if isinstance(value, Mapping) and depth < 6:
             yield from _of_config(value, f"{name}.", depth + 1)
         elif isinstance(value, (str, int, float, bool)) or value is None:
-            written = str(int(value)) if isinstance(value, float) and value == int(value) else str(value)
+            written = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
             yield RunSetting(name, written, CONFIG, None)
 
 

@@ -80,6 +80,8 @@ class Launch(msgspec.Struct, frozen=True):
     """The entries of ``PYTHONPATH`` that are known, as they are written."""
     python_path_complete: bool = True
     """They are all: nothing of it is another variable's that the files don't set."""
+    python_path_unread: bool = False
+    """More is put on it than what the caller's ``PYTHONPATH`` has, and the files don't tell what."""
     heredoc: WrittenFile | None = None
     """The program's code, for ``python - <<EOF``."""
 
@@ -99,7 +101,7 @@ class Launch(msgspec.Struct, frozen=True):
         """
         value = field.string
         path = os.path.expanduser(value) if value else ""
-        return self.cwd / path if path and (os.path.isabs(path) or self.cwd.is_dir()) else None
+        return self.cwd / path if path and (os.path.isabs(path) or os.path.isdir(self.cwd)) else None
 
     def setting_variable(self, name: str, value: str) -> Edit:
         """An edit that gives the command this variable.

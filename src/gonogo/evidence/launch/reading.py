@@ -273,9 +273,9 @@ def _field(variable: Variable) -> Field:
 def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, Field]) -> Launch:
     variables = _environment(call, command)
     environment = {name: _field(variable) for name, variable in variables.items()}
-    path, path_complete = _python_path(variables.get("PYTHONPATH"))
     slurm = with_gpus_per_node({**directive, **(as_mapping(call.slurm) if call.slurm is not None else {})})
     cwd, notes = _cwd(call, command)
+    path, path_complete, path_unread = _python_path(variables.get("PYTHONPATH"), command.cwd, cwd)
     own = own_command(call.console_script, cwd) if call.console_script else None
     if own is not None:
         program = Field.of(own.partition(":")[0], call.program.place)
@@ -324,25 +324,35 @@ def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, F
         heredoc=_heredoc(call, command),
         python_path=path,
         python_path_complete=path_complete,
+        python_path_unread=path_unread,
     )
 
 
-def _python_path(variable: Variable | None) -> tuple[tuple[str, ...], bool]:
-    """The entries of ``PYTHONPATH``, and whether these are all: ``.:$PYTHONPATH`` takes on what is there already."""
+def _python_path(variable: Variable | None, started: Path, cwd: Path) -> tuple[tuple[str, ...], bool, bool]:
+    """The entries of ``PYTHONPATH``, whether these are all, and whether any can't be read.
+
+    ``.:$PYTHONPATH`` takes on what is there already: not all, but all that can be read. ``$PWD`` of a script that may
+    be started anywhere is the launch's folder ``cwd``, which the shell takes for ``started``.
+    """
     if variable is None or variable.unset:
-        return (), True
+        return (), True, False
     texts: list[str] = []
+    unread = False
 
     def take(pieces: Sequence[Piece], depth: int = 0) -> None:
+        nonlocal unread
         for piece in pieces:
             if piece.text is None and piece.inner and depth < 10:
                 take(piece.inner, depth + 1)
+            elif piece.text is None and piece.folder:
+                texts.append(os.path.normpath(cwd / os.path.relpath(piece.folder, started)))
             else:
                 texts.append(_NOT_TOLD if piece.text is None else piece.text)
+                unread = unread or (piece.text is None and piece.variable != "PYTHONPATH")
 
     take(variable.pieces)
     entries = "".join(texts).split(os.pathsep)
-    return tuple(each for each in entries if _NOT_TOLD not in each), _NOT_TOLD not in "".join(texts)
+    return tuple(each for each in entries if _NOT_TOLD not in each), _NOT_TOLD not in "".join(texts), unread
 
 
 def _heredoc(call: LauncherCall, command: ShellCommand) -> WrittenFile | None:

@@ -141,7 +141,7 @@ def _start_of(target: str, state: State) -> Path | None:
     if state.cwd_assumed is not None or target.startswith((".", "~")):
         return None
     for folder in state.cwd.parents:
-        if (folder / target).is_dir():
+        if os.path.isdir(folder / target):
             return folder
         if any((folder / name).exists() for name in (".git", "pyproject.toml", "setup.py")):
             break

@@ -21,6 +21,7 @@ from gonogo.evidence.shell.lexer import (
     SyntaxWord,
     WordPart,
     braces,
+    plain_text,
 )
 from gonogo.evidence.shell.pieces import carried, from_variable, unknown, unknown_word
 from gonogo.evidence.shell.reading import Reading
@@ -150,11 +151,12 @@ def _part(shell: Reading, part: WordPart, state: State, split: bool, depth: int)
         return _parameter(shell, part, state, split, depth)
     made: Piece
     if isinstance(part, Substitution):
-        printed = shell.printed(shell, part, state)
-        if printed is None and (program := _looked_for(shell, part, state)):
-            made = msgspec.structs.replace(unknown(shell, part), program=program)
-        elif printed is None:
-            made = msgspec.structs.replace(unknown(shell, part), many=split, split=split)
+        words = _looking(shell, part)
+        if words:  # each word is expanded once: what stands inside one another would double with each level
+            made = msgspec.structs.replace(unknown(shell, part), program=_looked_for(shell, words, state))
+        elif (printed := shell.printed(shell, part, state)) is None:
+            here = str(state.cwd) if _is_pwd(shell, part) else ""
+            made = msgspec.structs.replace(unknown(shell, part), many=split, split=split, folder=here)
         else:
             made = carried(shell, part, tuple(printed), split)
     elif isinstance(part, Arithmetic):
@@ -165,15 +167,24 @@ def _part(shell: Reading, part: WordPart, state: State, split: bool, depth: int)
     return [msgspec.structs.replace(made, quoted=part.quoted)]
 
 
-def _looked_for(shell: Reading, part: Substitution, state: State) -> str:
-    """The program of ``$(which NAME)``, ``$(command -v NAME)``; empty for anything else."""
+def _looking(shell: Reading, part: Substitution) -> tuple[SyntaxWord, ...]:
+    """The words of ``$(which NAME)``, ``$(command -v NAME)``; none for anything else."""
     start, end = part.inner
     words = Lexer(shell.source.data, end).words(start)
-    texts = [text_of(expand(shell, word, state)) for word in words[:4]]
-    at = {"which": 1, "command": 2, "type": 2}.get(texts[0] or "") if texts else None
-    if at is None or len(words) != at + 1 or (at == 2 and texts[1] not in ("-v", "-P")):
-        return ""
-    return texts[at] or ""
+    first = plain_text(words[0]) if words else ""
+    return words if len(words) == {"which": 2, "command": 3, "type": 3}.get(first) else ()
+
+
+def _is_pwd(shell: Reading, part: Substitution) -> bool:
+    """``$(pwd)``."""
+    start, end = part.inner
+    words = Lexer(shell.source.data, end).words(start)
+    return len(words) == 1 and plain_text(words[0]) == "pwd"
+
+
+def _looked_for(shell: Reading, words: Sequence[SyntaxWord], state: State) -> str:
+    texts = [text_of(expand(shell, word, state)) for word in words[1:]]
+    return texts[-1] or "" if len(texts) == 1 or texts[0] in ("-v", "-P") else ""
 
 
 def _text(shell: Reading, part: WordPart, text: str, *, split: bool = False, reason: Text | None = None) -> Piece:
@@ -311,7 +322,8 @@ def _values_of(shell: Reading, node: Any, name: str, state: State, split: bool) 
         piece = Piece(text, shell.source, node.start_byte, node.end_byte, split=split, reason=reason)
         return _Values([(piece,)])
     if reason is not None:
-        return _Values([(unknown(shell, node, reason),)])
+        made = unknown(shell, node, reason)
+        return _Values([(msgspec.structs.replace(made, folder=str(state.cwd)) if name == "PWD" else made,)])
     return _Values(None, assumed=True)
 
 
@@ -373,6 +385,13 @@ def _values(shell: Reading, part: Parameter, state: State, split: bool) -> _Valu
 
 def _parameter(shell: Reading, part: Parameter, state: State, split: bool, depth: int) -> Items:
     found = _changed(shell, part, state, split, depth)
+    if part.name not in state.variables:
+        found = [
+            msgspec.structs.replace(item, variable=part.name)
+            if item is not None and item.text is None and not item.inner and not item.folder
+            else item
+            for item in found
+        ]
     return [
         item
         if item is None or item.quoted == part.quoted or not part.quoted

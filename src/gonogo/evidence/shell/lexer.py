@@ -153,7 +153,7 @@ class Lexer:
             if digits.isdigit() and at < self.limit and data[at] in b"<>" and self._redirect(at):
                 continue  # 2>
             if not words:
-                declares = _plain(word) in _DECLARING
+                declares = plain_text(word) in _DECLARING
             words.append(word)
         return Simple(tuple(assignments), tuple(words), tuple(redirects), end)
 
@@ -544,7 +544,8 @@ def _bytes_of(data: bytes) -> frozenset[bytes]:
     return frozenset(data[i : i + 1] for i in range(len(data)))
 
 
-def _plain(word: SyntaxWord) -> str:
+def plain_text(word: SyntaxWord) -> str:
+    """The text of a word that is all one plain text, without quotes; else empty."""
     part = word.parts[0] if len(word.parts) == 1 else None
     return part.text if isinstance(part, Literal) and not part.quoted else ""
 

@@ -35,6 +35,10 @@ class Piece(msgspec.Struct, frozen=True):
     """``which NAME``: it is the path of that program, wherever that is."""
     quoted: bool = False
     """It stood in quotes: it makes a word also where it is empty, and no pattern."""
+    variable: str = ""
+    """Unknown, for it is what the caller sets this variable to."""
+    folder: str = ""
+    """Unknown, for it is the working folder: this one where the script is started in its own."""
 
     @property
     def place(self) -> Place:

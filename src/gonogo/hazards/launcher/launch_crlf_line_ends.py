@@ -14,6 +14,8 @@ class LaunchCrlfLineEnds(Hazard):
         if not source.line_bytes(line).endswith(b"\r\n"):
             return
         places = [source.place(found.start(), found.start() + 1) for found in re.finditer(rb"\r\n", source.data)]
+        # The file's first such line, by which all launches in it have one finding.
+        first = source.place(source.data.rfind(b"\n", 0, places[0].start) + 1, places[0].end)
         yield self.finding(
             Text(
                 "{count} lines of {path} end in a carriage return (\\r\\n). The shell takes it for a part of the last "
@@ -25,7 +27,7 @@ class LaunchCrlfLineEnds(Hazard):
                 "Give the file Unix line ends: sed -i 's/\\r$//' {path}", "改为 Unix 换行：sed -i 's/\\r$//' {path}"
             ).format(path=source.path),
             certainty=Certainty.CERTAIN if _matters(launch, len(places)) else Certainty.POSSIBLE,
-            spans=launch.place.span(),
+            spans=(first.span(), launch.place.span()),
             confirm=Text(
                 "The last word of the command is one that a carriage return spoils, a file's name for one",
                 "命令的最后一个词会因回车而失效，例如文件名",

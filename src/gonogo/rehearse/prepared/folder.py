@@ -23,6 +23,7 @@ _NOT_OURS = Text(
     "{folder} exists but was not created by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere",
     "{folder} 已存在，且不是 gonogo prepare 生成的（其中没有 {manifest}）：请移走它，或换一个目录",
 )
+_NO_UTF_8 = Text("a path that it would name is not UTF-8 text", "其中要记录的一个路径不是 UTF-8 文本")
 _CANNOT_WRITE = Text("can't write to {folder}: {why}", "无法写入 {folder}：{why}")
 
 
@@ -65,6 +66,10 @@ def _write_folder(
 ) -> Path:
     """The folder with these files and those that are kept of an earlier one; ``made`` names what is new."""
     folder = parent / FOLDER
+    try:
+        manifest = msgspec.json.encode(table)
+    except UnicodeEncodeError as error:
+        raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=_NO_UTF_8)) from error
     anew = {place for name in _PLACES for place in getattr(made, name).values()}
     try:
         partial = Path(tempfile.mkdtemp(prefix=f".{FOLDER}-", dir=parent))
@@ -79,7 +84,7 @@ def _write_folder(
                 os.link(folder / kind, partial / kind)
         for place in anew:  # the whole of it: a model's folder must not keep another model's files
             shutil.rmtree(partial.joinpath(*Path(place).parts[:2]), ignore_errors=True)
-        for name, content in {**files, ".gitignore": b"*\n", MANIFEST: msgspec.json.encode(table)}.items():
+        for name, content in {**files, ".gitignore": b"*\n", MANIFEST: manifest}.items():
             path = partial / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)  # the earlier folder has the same file until it goes

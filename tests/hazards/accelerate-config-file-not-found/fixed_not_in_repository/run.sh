@@ -1,2 +1,0 @@
-cd "$(dirname "$0")"
-accelerate launch --config_file conf/zero2.yaml train.py
