@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import linecache
 import os
 import sys
@@ -10,12 +11,12 @@ import sysconfig
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 
-import torch
-
 from gonogo.evidence.rehearsal.record import Frame, Owner
 
 OURS = str(Path(__file__).resolve().parent.parent) + os.sep
-_TORCH = str(Path(torch.__file__).resolve().parent) + os.sep
+# Found without importing it: what stands in for a program that a script starts has no use for torch, and no time.
+_TORCH_SPEC = importlib.util.find_spec("torch")
+_TORCH = str(Path(_TORCH_SPEC.origin).resolve().parent) + os.sep if _TORCH_SPEC and _TORCH_SPEC.origin else os.devnull
 _STDLIB = tuple(
     {os.path.realpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")}
     | {str(Path(os.__file__).resolve().parent) + os.sep}
