@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -200,6 +201,11 @@ def test_what_reaches_out_waits_or_installs_is_left_out_and_named(project: Proje
         "wget http://example.com/x", "no_such_program --x", "ssh there rm -rf /", "docker run x", "sbatch job.sh",
         "module load cuda",
     ]  # fmt: skip
+
+
+def test_what_stands_in_for_a_program_starts_without_torch() -> None:
+    code = "import sys, gonogo.rehearse.shell.stand_in; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_commands_that_only_answer_are_run(project: Project) -> None:

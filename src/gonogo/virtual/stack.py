@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import linecache
 import os
 import sys
 import sysconfig
-from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 
 from gonogo.evidence.rehearsal.record import Frame, Owner
 
 OURS = str(Path(__file__).resolve().parent.parent) + os.sep
-_SPEC = find_spec("torch")  # the launch is read in a process that never imports torch
-_TORCH = str(Path(_SPEC.origin).resolve().parent) + os.sep if _SPEC is not None and _SPEC.origin else os.devnull
+# Found without importing it: what stands in for a program that a script starts has no use for torch, and no time.
+_TORCH_SPEC = importlib.util.find_spec("torch")
+_TORCH = str(Path(_TORCH_SPEC.origin).resolve().parent) + os.sep if _TORCH_SPEC and _TORCH_SPEC.origin else os.devnull
 _STDLIB = tuple(
     {os.path.realpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")}
     | {str(Path(os.__file__).resolve().parent) + os.sep}
