@@ -85,6 +85,17 @@ def test_a_module_that_was_never_compiled_lacks_nothing(tmp_path: Path) -> None:
     assert is_certain(rank), [one for one in rank.certificate if not one.met]
 
 
+def test_an_entry_of_pythons_path_that_is_not_here_lacks_nothing(tmp_path: Path) -> None:
+    """As pythonXY.zip, which an importer asks for whatever is imported."""
+    (tmp_path / "rates_of_run.py").write_text("WORD = 'no rows'\n")
+    (tmp_path / "__pycache__").mkdir()
+    elsewhere = "import sys\n\nsys.path.insert(0, '/opt/not-here/python.zip')\n"
+    rank = own_fault(tmp_path, f"{elsewhere}import rates_of_run\n\n\nraise ValueError(rates_of_run.WORD)\n")
+    assert rank.failure is not None
+    assert rank.failure.message == "no rows"
+    assert is_certain(rank), [one for one in rank.certificate if not one.met]
+
+
 def record_of(folder: Path, failure: Failure | None = None, **known: object) -> RehearsalRecord:
     rank = RankRecord(rank=0, local_rank=0, device="cuda:0", outcome="raised", versions={"python": "3.11.7"})
     rank.failure = failure or Failure(

@@ -94,7 +94,9 @@ class AskedInVain:
         """Take down a path that was looked for, if nothing is there."""
         if self._busy or path.startswith(_NOT_TAKEN):
             return
-        if not _is_found(path) and not _is_compiled_anew(path):
+        # An entry of Python's path that is not here, as pythonXY.zip is on most machines, is asked for by the importer
+        # again and again; a module that lacks for it is taken down as such.
+        if not _is_found(path) and not _is_compiled_anew(path) and path not in sys.path:
             self.note("file", path)
 
     def listed(self, path: str) -> None:
