@@ -86,13 +86,13 @@ def test_a_module_that_was_never_compiled_lacks_nothing(tmp_path: Path) -> None:
 
 
 def test_an_entry_of_pythons_path_that_is_not_here_lacks_nothing(tmp_path: Path) -> None:
-    """As pythonXY.zip, which an importer asks for whatever is imported."""
-    (tmp_path / "rates_of_run.py").write_text("WORD = 'no rows'\n")
-    (tmp_path / "__pycache__").mkdir()
-    elsewhere = "import sys\n\nsys.path.insert(0, '/opt/not-here/python.zip')\n"
-    rank = own_fault(tmp_path, f"{elsewhere}import rates_of_run\n\n\nraise ValueError(rates_of_run.WORD)\n")
+    """As pythonXY.zip, which whatever looks for packages looks into."""
+    elsewhere = "import importlib.metadata\nimport sys\n\nsys.path.insert(0, '/opt/not-here/python.zip')\n"
+    rank = own_fault(
+        tmp_path, f"{elsewhere}release = importlib.metadata.version('msgspec')\nraise ValueError(release)\n"
+    )
     assert rank.failure is not None
-    assert rank.failure.message == "no rows"
+    assert rank.failure.type == "ValueError"
     assert is_certain(rank), [one for one in rank.certificate if not one.met]
 
 

@@ -170,7 +170,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         text = os.fsdecode("." if path is None else path)
         if text.startswith("file:"):
             text = text[5:].partition("?")[0]
-        _CURRENT[-1].look(text)
+        _CURRENT[-1].look(text.removesuffix(FOR_MODULES))
         if event in ("os.scandir", "os.listdir") and not text.endswith(FOR_MODULES):
             _CURRENT[-1].listed(text)
 
