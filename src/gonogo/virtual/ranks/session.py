@@ -111,7 +111,7 @@ class Session:
         self.batches = 0
         self.data_shapes: list[str] = []
         self.missed: list[Missed] = []
-        self.asked = asked_in_vain.AskedInVain()
+        self.asked = asked_in_vain.AskedInVain(os.path.join(os.path.dirname(plan.scratch), "caches"))
         self.asked.moment = lambda: (self.life.phase, self.life.step)
         self._why: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []

@@ -57,7 +57,9 @@ class _Asked(NamedTuple):
 class AskedInVain:
     """What one process has asked for in vain."""
 
-    def __init__(self) -> None:
+    def __init__(self, scratch: str | None = None) -> None:
+        """``scratch``: the folder of this process's caches, which begin empty: what is not in them is nothing."""
+        self._not_taken = _NOT_TAKEN if scratch is None else (*_NOT_TAKEN, os.path.join(scratch, ""))
         self.written: set[str] = set()
         """The folders in which the program itself has written."""
         # Libraries look for thousands of things while they are imported: they don't push out what the program asked.
@@ -92,7 +94,7 @@ class AskedInVain:
 
     def look(self, path: str) -> None:
         """Take down a path that was looked for, if nothing is there."""
-        if self._busy or path.startswith(_NOT_TAKEN):
+        if self._busy or path.startswith(self._not_taken):
             return
         # An entry of Python's path that is not here, as pythonXY.zip is on most machines, is asked for by the importer
         # again and again; a module that lacks for it is taken down as such.
