@@ -58,7 +58,13 @@ def _checked() -> Report:
 
 
 def _diagnosed() -> Report:
-    return diagnose([str(TESTS / "hazards" / "cpu-ram-oom-killed" / "bad.log")])
+    """Its path is told from the root: lines are broken by its length, and the checkout may lie anywhere."""
+    before = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        return diagnose(["tests/hazards/cpu-ram-oom-killed/bad.log"])
+    finally:
+        os.chdir(before)
 
 
 def _guarded() -> Report:
