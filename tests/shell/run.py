@@ -5,15 +5,13 @@ Exit status 1 where one differs.
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
 import sys
-import time
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from spread import spread
 
 from shell.bash import Bash
 from shell.scripts import Maker
@@ -25,10 +23,10 @@ def script_of(seed: int, number: int) -> dict[str, str]:
     return Maker(lambda options: options[chance.randrange(len(options))]).script()
 
 
-def _share(seed: int, first: int, count: int, share: int, shares: int, most: int) -> tuple[list[str], int, int]:
+def _share(seed: int, numbers: range, most: int) -> tuple[list[str], int, int]:
     found: list[str] = []
     with Bash() as bash:
-        for number in range(first + share, first + count, shares):
+        for number in numbers:
             files = script_of(seed, number)
             differences = bash.differences(files)
             if differences:
@@ -41,27 +39,13 @@ def _share(seed: int, first: int, count: int, share: int, shares: int, most: int
 
 def main() -> int:
     """Run them, and print where they differ."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--seed", type=int, default=int(time.strftime("%Y%m%d")), help="default: today, 20300131")
-    options.add_argument("--first", type=int, default=0)
-    options.add_argument("--count", type=int, default=100_000)
-    options.add_argument("--processes", type=int, default=os.cpu_count() or 1)
-    options.add_argument("--most", type=int, default=10, help="differences of each process after which it stops")
-    given = options.parse_args()
-    shares = min(given.processes, given.count)
-    begin = time.monotonic()
-    with ProcessPoolExecutor(shares) as pool:
-        waiting = [
-            pool.submit(_share, given.seed, given.first, given.count, share, shares, given.most)
-            for share in range(shares)
-        ]
-        results = [one.result() for one in waiting]
-    found = [each for differing, _, _ in results for each in differing]
+    given, shares, seconds = spread(__doc__, _share, most=10)
+    found = [each for differing, _, _ in shares for each in differing]
     print(*found, sep="\n\n", end="\n\n" if found else "")
-    settled, unknown = sum(each[1] for each in results), sum(each[2] for each in results)
+    settled, unknown = sum(each[1] for each in shares), sum(each[2] for each in shares)
     print(
         f"seed {given.seed}: {given.count:,} scripts, {len(found)} differ; of the programs that they start {settled:,} "
-        f"are read whole and {unknown:,} said to be unknown; {time.monotonic() - begin:.0f} s"
+        f"are read whole and {unknown:,} said to be unknown; {seconds:.0f} s"
     )
     return 1 if found else 0
 
