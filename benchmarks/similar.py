@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
@@ -141,7 +141,7 @@ def main() -> None:
         "shown_from": MIN_SIMILARITY,
         "figures": [figures(index, asked, least, options.pages) for least in THRESHOLDS],
         "healthy": len(options.healthy),
-        "healthy_said": [log for log in options.healthy if diagnose([log]).similar],
+        "healthy_said": [log for log in options.healthy if read_failure([log]).report().similar],
         "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()},
     }
     if options.format == "json":

@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.finding import Finding
 from gonogo.judge.similar.cases import logs_in
 
@@ -43,7 +43,7 @@ class LogCase:
         with tempfile.TemporaryDirectory(prefix="gonogo-case-") as scratch:
             log = Path(scratch) / f"{self.name}.log"
             log.write_bytes(self.text if text is None else text)
-            return diagnose([str(log)], **present).findings
+            return read_failure([str(log)], **present).report().findings
 
     def __str__(self) -> str:
         return f"{self.folder.name}/{self.name}"

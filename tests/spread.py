@@ -1,4 +1,4 @@
-"""Cases made at random, spread over all processors: the command line that ``make fuzz`` and ``make shell`` have alike."""
+"""Cases made at random, spread over all processors: the command line of ``make fuzz`` and ``make shell``."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.finding import Certainty
 
 WARNING = (
@@ -15,7 +15,7 @@ WARNING = (
 def test_a_log_that_ends_with_the_warning_is_explained(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     log.write_text("***** Running training *****\n  Number of trainable parameters = 4,194,304\n" + WARNING)
-    first = diagnose([str(log)]).findings[0]
+    first = read_failure([str(log)]).report().findings[0]
     assert first.hazard == "no-grad-checkpointing-inputs"
     assert first.certainty is Certainty.POSSIBLE  # a warning, and what ended the log is not told
 
@@ -23,4 +23,5 @@ def test_a_log_that_ends_with_the_warning_is_explained(tmp_path: Path) -> None:
 def test_a_run_that_goes_on_to_train_is_left_alone(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     log.write_text(WARNING + "{'loss': 1.93, 'grad_norm': 0.7, 'learning_rate': 2e-05, 'epoch': 0.02}\n")
-    assert "no-grad-checkpointing-inputs" not in [finding.hazard for finding in diagnose([str(log)]).findings]
+    report = read_failure([str(log)]).report()
+    assert "no-grad-checkpointing-inputs" not in [finding.hazard for finding in report.findings]

@@ -17,7 +17,7 @@ import pytest
 from log_cases import LogCase, log_cases
 from log_cuts import DRESSED, SHORTENED, Cut
 
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.finding import Certainty, Finding, Severity
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
@@ -108,7 +108,7 @@ def test_where_a_traceback_ends_is_a_hint_at_most(hazard: Hazard, path: str, wha
         f'Traceback (most recent call last):\n  File "/data/run/train.py", line 3, in main\n    trainer.train()\n'
         f'  File "{file.replace("/_vl.py", "/modeling_vl.py")}", line 71, in f\n    {what} x\n'
     )
-    findings = {one.hazard: one for one in diagnose([str(log)]).findings}
+    findings = {one.hazard: one for one in read_failure([str(log)]).report().findings}
     assert hazard.name in findings
     assert Certainty.CERTAIN not in {one.certainty for one in findings.values()}
 

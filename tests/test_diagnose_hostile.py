@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from log_cases import log_cases
 
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.finding import Report, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.report import FORMATS, render
@@ -94,7 +94,7 @@ def assert_printable(report: Report) -> None:
 def test_arbitrary_bytes(tmp_path: Path, data: bytes) -> None:
     log = tmp_path / "run.log"
     log.write_bytes(data)
-    assert_printable(diagnose([str(log)]))
+    assert_printable(read_failure([str(log)]).report())
 
 
 @QUICK
@@ -102,7 +102,7 @@ def test_arbitrary_bytes(tmp_path: Path, data: bytes) -> None:
 def test_arbitrary_lines(tmp_path: Path, lines: list[str]) -> None:
     log = tmp_path / "run.log"
     log.write_text("\n".join(lines), encoding="utf-8", errors="surrogatepass")
-    assert_printable(diagnose([str(log)]))
+    assert_printable(read_failure([str(log)]).report())
 
 
 @QUICK
@@ -110,7 +110,7 @@ def test_arbitrary_lines(tmp_path: Path, lines: list[str]) -> None:
 def test_what_the_reader_looks_for_in_any_order(tmp_path: Path, pieces: list[bytes]) -> None:
     log = tmp_path / "run.log"
     log.write_bytes(b"".join(pieces))
-    assert_printable(diagnose([str(log)]))
+    assert_printable(read_failure([str(log)]).report())
 
 
 @QUICK
@@ -123,7 +123,7 @@ def test_a_real_log_that_was_damaged(tmp_path: Path, data: st.DataObject) -> Non
         damaged[start:stop] = data.draw(st.one_of(st.sampled_from(PIECES), st.binary(max_size=40)))
     log = tmp_path / "run.log"
     log.write_bytes(bytes(damaged))
-    assert_printable(diagnose([str(log)]))
+    assert_printable(read_failure([str(log)]).report())
 
 
 @settings(QUICK, max_examples=25)
@@ -134,7 +134,7 @@ def test_what_is_given_beside_the_log(tmp_path: Path, content: bytes) -> None:
     beside.write_bytes(content)
     for option in ("deepspeed_config", "launch", "script", "environment"):
         with contextlib.suppress(UserError):  # a file that isn't text, or is broken JSON, is refused in one line
-            assert_printable(diagnose([str(log)], **{option: beside}))  # type: ignore[arg-type]
+            assert_printable(read_failure([str(log)], **{option: beside}).report())  # type: ignore[arg-type]
 
 
 class TestFilesThatAreNoLogs:
@@ -142,36 +142,36 @@ class TestFilesThatAreNoLogs:
     def test_nothing_in_it(self, tmp_path: Path, content: bytes) -> None:
         log = tmp_path / "run.log"
         log.write_bytes(content)
-        report = diagnose([str(log)])
+        report = read_failure([str(log)]).report()
         assert report.findings == ()
         assert report.verdict is Verdict.CANNOT_TELL
         assert_printable(report)
 
     def test_an_empty_one_is_said_to_be(self, tmp_path: Path) -> None:
         (tmp_path / "run.log").touch()
-        assert any("empty" in note.en for note in diagnose([str(tmp_path / "run.log")]).notes)
+        assert any("empty" in note.en for note in read_failure([str(tmp_path / "run.log")]).report().notes)
 
     def test_a_program(self) -> None:
-        assert_printable(diagnose([sys.executable]))
+        assert_printable(read_failure([sys.executable]).report())
 
     @pytest.mark.parametrize("kept", [3, 12, 60, 4000])
     def test_a_gzip_file_cut_short(self, tmp_path: Path, kept: int) -> None:
         noise = random.Random(1).randbytes(20_000).hex().encode()
         log = tmp_path / "run.log.gz"
         log.write_bytes(gzip.compress(TRACEBACK + noise)[:kept])
-        report = diagnose([str(log)])
+        report = read_failure([str(log)]).report()
         assert_printable(report)
         assert bool(report.findings) == (kept == 4000)
 
     def test_names_with_escapes(self, tmp_path: Path) -> None:
         log = tmp_path / "a\x1b[31m\u202e.log"
         log.write_bytes(TRACEBACK)
-        assert_printable(diagnose([str(log)]))
+        assert_printable(read_failure([str(log)]).report())
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
     def test_a_file_that_may_not_be_read(self, tmp_path: Path) -> None:
         (tmp_path / "run.log").touch(mode=0)
-        assert_printable(diagnose([str(tmp_path)]))
+        assert_printable(read_failure([str(tmp_path)]).report())
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for a process's peak")
@@ -180,9 +180,9 @@ class TestBounds:
 
     PROGRAM = (
         "import sys, time\n"
-        "from gonogo.diagnose.findings import diagnose\n"
+        "from gonogo.diagnose.findings import read_failure\n"
         "start = time.process_time()\n"
-        "report = diagnose(sys.argv[1:])\n"
+        "report = read_failure(sys.argv[1:]).report()\n"
         "took = time.process_time() - start\n"
         "peak = next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmHWM'))\n"
         "print(len(report.findings), peak, took)\n"
@@ -241,7 +241,7 @@ class TestBounds:
         for text in (b"{\n", b"torch 2.1.0, deepspeed 0.14.2\n", b"json = {\n", b"torchrun train.py\n"):
             log.write_bytes(text * (300_000 // len(text)) + TRACEBACK)
             start = time.process_time()
-            diagnose([str(log)])
+            read_failure([str(log)]).report()
             assert time.process_time() - start < 10, text
 
     def test_patterns_are_linear(self, tmp_path: Path) -> None:
@@ -263,5 +263,5 @@ class TestBounds:
             log = tmp_path / "run.log"
             log.write_bytes((unit * 9000 + b"\n") * 20 + TRACEBACK)
             start = time.process_time()
-            diagnose([str(log)])
+            read_failure([str(log)]).report()
             assert time.process_time() - start < 10, unit

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.finding import Report, Verdict
 
 FRAMES = 'Traceback (most recent call last):\n  File "{path}", line {line}, in {function}\n    {code}\n'
@@ -26,11 +26,11 @@ def report_on(tmp_path: Path, log: str, launch: str = "", versions: dict[str, st
     (tmp_path / "run.log").write_text(log)
     (tmp_path / "launch.sh").write_text(launch)
     (tmp_path / "versions.json").write_text(json.dumps(versions or {"numpy": "2.0.0"}))
-    return diagnose(
+    return read_failure(
         [str(tmp_path / "run.log")],
         launch=tmp_path / "launch.sh" if launch else None,
         environment=tmp_path / "versions.json" if versions else None,
-    )
+    ).report()
 
 
 def sentence(report: Report) -> str:

@@ -10,7 +10,7 @@ import samples
 from msgspec.structs import replace
 
 from gonogo.check.static_findings import StaticFindings, check_project, dump, load
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import failure_places
 from gonogo.evidence.rehearsal.record import Failure, Frame, RehearsalRecord
@@ -287,21 +287,21 @@ RuntimeError: words that nobody knows
 
 def test_a_log_and_the_files_of_its_run(project: Path) -> None:
     (project / "run.log").write_text(LOG)
-    alone = diagnose(["run.log"])
+    alone = read_failure(["run.log"]).report()
     assert told(alone) == [("program-raises", "certain", ())]  # it failed there for certain, why is not known
     assert alone.verdict is Verdict.NO_GO
-    report = diagnose(["run.log"], command=COMMAND)
+    report = read_failure(["run.log"], command=COMMAND).report()
     assert told(report) == [("zero3-direct-param-use-invalid-gradient", "certain", ())]
     assert report.verdict is Verdict.NO_GO
     assert ("run.log", 6) in [(span.path, span.line) for span in report.findings[0].spans]
     assert any("scripts: train.py" in covered.en for covered in report.covered)
-    by_folder = diagnose(["run.log"], project=Path())
+    by_folder = read_failure(["run.log"], project=Path()).report()
     assert told(by_folder)[0][0] == "zero3-direct-param-use-invalid-gradient"
 
 
 def test_what_the_log_does_not_show_is_not_certain_to_have_ended_the_run(project: Path) -> None:
     (project / "run.log").write_text(LOG.replace("line 11", "line 9").replace("loss = loss + sum(p", "for b in (p"))
-    report = diagnose(["run.log"], command=COMMAND)
+    report = read_failure(["run.log"], command=COMMAND).report()
     assert told(report) == [
         ("zero3-direct-param-use-invalid-gradient", "likely", ()),
         ("program-raises", "possible", ()),
@@ -314,7 +314,7 @@ def test_what_the_log_does_not_show_is_not_certain_to_have_ended_the_run(project
 def test_a_project_that_is_not_there_is_said(project: Path) -> None:
     (project / "run.log").write_text(LOG)
     with pytest.raises(UserError, match="--project nowhere: no such file or folder"):
-        diagnose(["run.log"], project=Path("nowhere"))
+        read_failure(["run.log"], project=Path("nowhere")).report()
 
 
 def test_what_was_found_before_the_start_is_kept_for_the_report(project: Path) -> None:

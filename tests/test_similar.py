@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.log.failure_log import read_logs
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import Setup
@@ -65,7 +65,7 @@ def written(folder: Path, log: str | bytes) -> str:
 
 @pytest.mark.usefixtures("own_index")
 def test_the_same_failure_of_another_run_is_found_in_every_format(tmp_path: Path) -> None:
-    report = diagnose([written(tmp_path, LOG.format(user="wang", line=4711))])
+    report = read_failure([written(tmp_path, LOG.format(user="wang", line=4711))]).report()
     assert [thread.address for thread in report.similar] == [ADDRESS]
     assert report.similar[0].likeness > 0.9
     for language, settled in (("en", "a smaller step"), ("zh", "减小步长")):
@@ -81,7 +81,7 @@ def test_the_same_failure_of_another_run_is_found_in_every_format(tmp_path: Path
 
 @pytest.mark.usefixtures("own_index")
 def test_a_thread_of_a_known_hazard_is_settled_by_it(tmp_path: Path) -> None:
-    (thread,) = diagnose([written(tmp_path, OTHER.replace("rows.", "lines."))]).similar
+    (thread,) = read_failure([written(tmp_path, OTHER.replace("rows.", "lines."))]).report().similar
     hazard = next(hazard for hazard in all_hazards() if hazard.name == "port-in-use")
     assert (thread.settled, thread.hazard) == (hazard.title, hazard.name)
 
@@ -99,12 +99,12 @@ def test_a_thread_of_a_known_hazard_is_settled_by_it(tmp_path: Path) -> None:
     ],
 )
 def test_nothing_is_said_of_what_is_unknown_or_not_wrong(tmp_path: Path, log: str) -> None:
-    assert diagnose([written(tmp_path, log)]).similar == ()
+    assert read_failure([written(tmp_path, log)]).report().similar == ()
 
 
 def test_nothing_is_said_where_the_cause_is_certain() -> None:
     log = Path(__file__).parent / "hazards" / "zero3-moe-hang" / "bad.log"
-    report = diagnose([str(log)])
+    report = read_failure([str(log)]).report()
     assert report.verdict is Verdict.NO_GO
     assert report.similar == ()
     assert json.loads(render(report, "json", "en"))["similar"] == []
@@ -112,7 +112,7 @@ def test_nothing_is_said_where_the_cause_is_certain() -> None:
 
 def test_what_is_shown_anyhow_is_not_shown_twice() -> None:
     log = Path(__file__).parent / "hazards" / "checkpoint-recompute-differs" / "bad_metadata.log"
-    report = diagnose([str(log)])
+    report = read_failure([str(log)]).report()
     shown = {source for finding in report.findings for source in finding.sources}
     assert report.similar
     assert not shown & {thread.address for thread in report.similar}
@@ -130,7 +130,7 @@ def test_what_is_shown_anyhow_is_not_shown_twice() -> None:
     ids=["long-line", "nul", "frames", "addresses", "folders"],
 )
 def test_whatever_a_log_holds_is_answered(tmp_path: Path, log: bytes) -> None:
-    report = diagnose([written(tmp_path, log)])
+    report = read_failure([written(tmp_path, log)]).report()
     assert len(report.similar) <= find.MAX_SIMILAR
 
 
@@ -165,10 +165,10 @@ def test_a_log_that_was_cut_is_held_against_the_hazards_cases(tmp_path: Path, mo
     index = ThreadIndex(packed([(case, features(tmp_path, LOG)), *others]))
     monkeypatch.setattr(find, "_cases", lambda: index)
     whole = LOG.format(user="b", line=8)
-    (finding,) = diagnose([written(tmp_path, "".join(whole.splitlines(keepends=True)[:-1]))]).findings
+    (finding,) = read_failure([written(tmp_path, "".join(whole.splitlines(keepends=True)[:-1]))]).report().findings
     assert (finding.hazard, finding.certainty) == ("zero3-moe-hang", Certainty.POSSIBLE)
     assert "matches the remaining frames best" in finding.cause.en
-    assert "zero3-moe-hang" not in {one.hazard for one in diagnose([written(tmp_path, whole)]).findings}
+    assert "zero3-moe-hang" not in {one.hazard for one in read_failure([written(tmp_path, whole)]).report().findings}
 
 
 def test_a_part_of_a_case_is_known_by_what_it_has() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.log.exit_summary import exits, first_failure
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.line import LogLine
@@ -28,7 +28,7 @@ def time_out(rank: int, work: str) -> str:
 def test_a_log_that_ends_on_another_order_of_modules(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     log.write_text("Invalidate trace cache @ step 3: expected module 2, but got module 1\n")
-    findings = diagnose([str(log)]).findings
+    findings = read_failure([str(log)]).report().findings
     assert [(f.hazard, f.certainty) for f in findings] == [("zero3-mixed-modality-hang", Certainty.POSSIBLE)]
 
 
@@ -100,16 +100,16 @@ def test_a_log_that_ends_where_the_ranks_meet(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     meets = "[2024-07-02 08:11:40,311] [INFO] [comm.py:668:init_distributed] Initializing TorchBackend in DeepSpeed"
     log.write_text(f"[2024-07-02 08:11:40,310] [INFO] [comm.py:637:init_distributed] cdb=None\n{meets}\n\n")
-    findings = diagnose([str(log)]).findings
+    findings = read_failure([str(log)]).report().findings
     assert [(f.hazard, f.certainty) for f in findings] == [("rendezvous-port-zero-hang", Certainty.POSSIBLE)]
     log.write_text(f"{meets}\nLoading checkpoint shards: 100%\n")
-    assert not diagnose([str(log)]).findings
+    assert not read_failure([str(log)]).report().findings
 
 
 def test_thousands_of_gathers_before_the_first_step_are_zero3s(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     log.write_text(time_out(1, "SeqNum=5120, OpType=_ALLGATHER_BASE") + "\n  0%|          | 0/600 [30:05<?, ?it/s]\n")
-    findings = diagnose([str(log)]).findings
+    findings = read_failure([str(log)]).report().findings
     assert (findings[0].hazard, findings[0].certainty) == ("zero3-moe-hang", Certainty.POSSIBLE)
 
 
@@ -120,4 +120,4 @@ def test_a_cut_traceback_beside_preparation_as_old_as_a_time_out(tmp_path: Path,
         f"Running tokenizer on dataset:  52%|##   | 52000/100000 [{elapsed}<09:01, 57.6 examples/s]\n"
         'Traceback (most recent call last):\n  File "train.py", line 3, in main\n    trainer.train()\n'
     )
-    assert [f.hazard for f in diagnose([str(log)]).findings] == ["nccl-timeout-preprocessing"] * found
+    assert [f.hazard for f in read_failure([str(log)]).report().findings] == ["nccl-timeout-preprocessing"] * found

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.finding import Certainty
 
 FOLDER = "Using /root/.cache/torch_extensions/py310_cu118 as PyTorch extensions root...\n"
@@ -15,7 +15,7 @@ FOLDER = "Using /root/.cache/torch_extensions/py310_cu118 as PyTorch extensions 
 def found(tmp_path: Path, text: str) -> list[tuple[str, Certainty]]:
     log = tmp_path / "run.log"
     log.write_text(text)
-    return [(finding.hazard, finding.certainty) for finding in diagnose([str(log)]).findings]
+    return [(finding.hazard, finding.certainty) for finding in read_failure([str(log)]).report().findings]
 
 
 def test_a_log_that_ends_at_the_folder_waits_for_the_lock(tmp_path: Path) -> None:

@@ -91,10 +91,10 @@ def rehearse_command(
 
 def diagnose_logs(*logs: str | Path, command: Words = ()) -> DisplayedReport:
     """``gonogo diagnose LOGS -- COMMAND``. Raises UserError for a log that is not there or can't be read."""
-    from gonogo.diagnose.findings import diagnose
+    from gonogo.diagnose.findings import read_failure
 
     words, files = _words(command), [str(log) for log in logs]
-    return _answer(diagnose(files, command=words), Invocation(tuple(words), files=tuple(files)))
+    return _answer(read_failure(files, command=words).report(), Invocation(tuple(words), files=tuple(files)))
 
 
 def _words(command: Words) -> list[str]:

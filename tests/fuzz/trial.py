@@ -22,7 +22,7 @@ import gonogo.check.parallel
 from fuzz.cases import Case, Fuzzer, laid
 from gonogo.check.findings import check
 from gonogo.check.settings import CheckSettings, read_settings
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.config.model import read_model
 from gonogo.finding import Report
 from gonogo.finding.errors import UserError
@@ -117,7 +117,7 @@ def _report(case: Case) -> Report:
             if name.endswith(suffix.encode())
         }
         logs = [case.main] if len(options) < len(case.files) else ["."]
-        return diagnose(["."] if "nccl_trace" in case.main else logs, **options)
+        return read_failure(["."] if "nccl_trace" in case.main else logs, **options).report()
     settings = read_settings(Path.cwd())
     if case.how == "environment":
         return check(["."], settings=replace(settings, environment=Path(case.main)), use_installed=False).report

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 from whole_runs import RUNS
 
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rehearsal.record import CATEGORIES, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict
@@ -109,7 +109,7 @@ def died_report(folder: Path) -> Report:
         lines = ["step 1", "Traceback (most recent call last):", '  File "train.py", line 61, in <module>', said]
         stamped = (f"2024-05-01 10:00:{second:02} [rank{rank}]: {line}\n" for line in lines)
         (folder / f"rank{rank}.log").write_text("".join(stamped))
-    return diagnose([str(folder)])
+    return read_failure([str(folder)]).report()
 
 
 def hostile_report() -> Report:

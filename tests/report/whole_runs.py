@@ -18,7 +18,7 @@ from packaging.version import Version
 
 from gonogo.check.environment import environment_report
 from gonogo.check.findings import check
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rehearsal.record import RehearsalRecord
@@ -62,7 +62,7 @@ def _diagnosed() -> Report:
     before = Path.cwd()
     os.chdir(ROOT)
     try:
-        return diagnose(["tests/hazards/cpu-ram-oom-killed/bad.log"])
+        return read_failure(["tests/hazards/cpu-ram-oom-killed/bad.log"]).report()
     finally:
         os.chdir(before)
 

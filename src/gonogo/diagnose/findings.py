@@ -48,30 +48,6 @@ class LoggedFailure(NamedTuple):
         return report_of(self.log, self.skipped, self.files)
 
 
-def diagnose(
-    logs: Sequence[str],
-    *,
-    deepspeed_config: Path | None = None,
-    launch: Path | None = None,
-    script: Path | None = None,
-    environment: Path | None = None,
-    command: Sequence[str] = (),
-    project: Path | None = None,
-    on_bytes: Callable[[int], None] = lambda count: None,
-) -> Report:
-    """Why the run died whose logs these are: :func:`read_failure`, and what is found in it."""
-    return read_failure(
-        logs,
-        deepspeed_config=deepspeed_config,
-        launch=launch,
-        script=script,
-        environment=environment,
-        command=command,
-        project=project,
-        on_bytes=on_bytes,
-    ).report()
-
-
 def read_failure(
     logs: Sequence[str],
     *,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.diagnose.findings import diagnose
+from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.dumps.flight_recorder import flight_dump
 from gonogo.evidence.dumps.plain_pickle import plain
 from gonogo.finding import Certainty, Finding
@@ -27,11 +27,11 @@ def content_of(rank: int) -> Any:
 def findings_in(folder: Path, **contents: Any) -> tuple[Finding, ...]:
     for name, content in contents.items():
         (folder / f"nccl_trace_{name}").write_bytes(pickle.dumps(content, protocol=2))
-    return diagnose([str(folder)]).findings
+    return read_failure([str(folder)]).report().findings
 
 
 def test_the_rank_that_the_others_wait_for_is_named_with_the_call_and_its_own_last_one() -> None:
-    found = diagnose([str(REAL)]).findings[0]
+    found = read_failure([str(REAL)]).report().findings[0]
     assert (found.hazard, found.ranks, found.certainty) == ("rank-late-at-collective", (1,), Certainty.LIKELY)
     for part in ("Rank 0 waits in broadcast([16] Float) as call 6", "train.py:10 in step", "call there was 5, all_red"):
         assert part in found.cause.en
@@ -90,7 +90,7 @@ def test_json_dumps_whose_numbers_are_texts(tmp_path: Path) -> None:
             entry.pop("frames")
             entry["collective_seq_id"] = str(entry["collective_seq_id"])
         (tmp_path / f"fr_trace_rank_{rank}.json").write_text(json.dumps(content))
-    assert diagnose([str(tmp_path)]).findings[0].ranks == (1,)
+    assert read_failure([str(tmp_path)]).report().findings[0].ranks == (1,)
 
 
 class Imports:
@@ -122,5 +122,5 @@ def test_a_hostile_dump_is_no_dump_and_nothing_of_it_is_run(
     monkeypatch.chdir(tmp_path)
     assert flight_dump("nccl_trace_rank_0", data) is None
     (tmp_path / "nccl_trace_rank_0").write_bytes(data)
-    assert all(one.certainty is not Certainty.CERTAIN for one in diagnose([str(tmp_path)]).findings)
+    assert all(one.certainty is not Certainty.CERTAIN for one in read_failure([str(tmp_path)]).report().findings)
     assert not (tmp_path / "was_run").exists()
