@@ -11,7 +11,7 @@ from pathlib import Path
 from gonogo.finding import Report
 from gonogo.finding.call import Invocation, machine_options
 from gonogo.finding.language import chosen_language
-from gonogo.report.answer.asked import called
+from gonogo.report.answer.invoked import called
 
 Words = str | Sequence[str]
 """A command: as typed, or word by word."""
@@ -68,7 +68,7 @@ def rehearse_command(
 
     Raises UserError for what the user has to change.
     """
-    from gonogo.rehearse.at_once import rehearsed_at_once
+    from gonogo.rehearse.automatic_preparation import prepare_and_rehearse
     from gonogo.rehearse.display import live_display, progress_lines
     from gonogo.rehearse.request import RehearsalRequest
 
@@ -85,7 +85,7 @@ def rehearse_command(
     )
     say = progress_lines(language)
     with live_display(language) as shown:
-        _, report = rehearsed_at_once(request, shown or (lambda status: say(status.activity)))
+        _, report = prepare_and_rehearse(request, shown or (lambda status: say(status.activity)))
     return _answer(report, Invocation(tuple(request.command), machine_options(gpus, nodes, host_memory, env=env)))
 
 

@@ -26,7 +26,8 @@ from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.virtual.internal_failures import chain
 from gonogo.virtual.operands import missing_paths
-from gonogo.virtual.sandbox import asked_in_vain, probe_reporting
+from gonogo.virtual.sandbox import failed_lookups as asked_in_vain
+from gonogo.virtual.sandbox import probe_reporting
 from gonogo.virtual.stack import frames_of_traceback
 
 _IMPORTS = """\
@@ -300,7 +301,7 @@ def importlib_forget(folder: Path) -> None:
 
 def _run(
     folder: Path, *, value: float, release: str, python: tuple[int, ...]
-) -> tuple[BaseException | None, asked_in_vain.AskedInVain, list[str]]:
+) -> tuple[BaseException | None, asked_in_vain.FailedLookups, list[str]]:
     program = str(folder / "train.py")
     assumptions: list[str] = []
 
@@ -308,7 +309,7 @@ def _run(
         assumptions.append(f"{program}:{sys._getframe(1).f_lineno}")
         return value
 
-    asked = asked_in_vain.AskedInVain()
+    asked = asked_in_vain.FailedLookups()
     undo = [asked_in_vain.install(asked), probe_reporting.install()]
     main: Any = types.ModuleType("__main__")
     main.__dict__.update(__file__=program, unknown=unknown, RELEASE=release, PYTHON=python)

@@ -15,8 +15,8 @@ from whole_runs import CALLS, EXPECTED, RUNS, written
 from gonogo.finding import Text, Verdict
 from gonogo.finding.call import Invocation
 from gonogo.report import FORMATS, render
-from gonogo.report.answer.asked import called
 from gonogo.report.answer.headline import headline_of
+from gonogo.report.answer.invoked import called
 from gonogo.report.page import Page
 from gonogo.report.text import print_report
 

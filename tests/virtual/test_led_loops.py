@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gonogo.virtual.hooks.led_loops import LedLoops
+from gonogo.virtual.hooks.advanced_loops import LedLoops
 
 _AT_THE_END = """
 for step, row in enumerate(rows, start=1):

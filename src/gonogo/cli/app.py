@@ -196,13 +196,13 @@ def rehearse(
             )
         from gonogo.finding.call import Invocation, machine_options
         from gonogo.rehearse.answer import rehearsed, was_interrupted
-        from gonogo.rehearse.at_once import rehearsed_at_once
+        from gonogo.rehearse.automatic_preparation import prepare_and_rehearse
         from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewer_files import ViewerFiles
-        from gonogo.report.answer.asked import called
+        from gonogo.report.answer.invoked import called
         from gonogo.trials.cure.answer import with_step_time
 
         request = RehearsalRequest(
@@ -228,7 +228,7 @@ def rehearse(
         request = unpacked(request)
         earlier = None if against is None else read_earlier(against)
         with live_display(language) as on_progress:
-            at_once = rehearsed_at_once if prepare_ and synthetic_batch is None else rehearsed
+            at_once = prepare_and_rehearse if prepare_ and synthetic_batch is None else rehearsed
             record, report = at_once(request, on_progress)
         if record is not None:
             report = with_step_time(report, record)
@@ -358,7 +358,7 @@ def diagnose(
         from gonogo.cli.reading_progress import reading_display
         from gonogo.diagnose.findings import read_failure
         from gonogo.finding.call import Invocation, machine_options
-        from gonogo.report.answer.asked import called
+        from gonogo.report.answer.invoked import called
 
         with reading_display(logs, language) as on_bytes:
             failure = read_failure(

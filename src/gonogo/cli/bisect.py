@@ -101,12 +101,12 @@ def bisect(
                 )
             )
         from gonogo.finding.call import Invocation, machine_options
-        from gonogo.rehearse.at_once import prepared_at_once
+        from gonogo.rehearse.automatic_preparation import automatically_prepared
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.keep import check_keep
-        from gonogo.report.answer.asked import called
+        from gonogo.report.answer.invoked import called
         from gonogo.trials.bisect.bisect import BisectRequest
         from gonogo.trials.bisect.bisect import bisect as run_bisection
         from gonogo.trials.bisect.report import bisect_report
@@ -136,7 +136,7 @@ def bisect(
             unpacked(rehearsal),
             upstream,
         )
-        with live_display(language) as on_progress, prepared_at_once(request.rehearsal) as ready:
+        with live_display(language) as on_progress, automatically_prepared(request.rehearsal) as ready:
             found = run_bisection(replace(request, rehearsal=ready), _rehearse_release, on_progress)
         report = called(
             bisect_report(found),

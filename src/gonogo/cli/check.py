@@ -123,7 +123,7 @@ def check(
         if statistics:
             publish_text(lambda stream: write_statistics(stream, checked, format_, language), output)
         else:
-            from gonogo.report.answer.asked import called
+            from gonogo.report.answer.invoked import called
 
             publish(called(checked.report, _call(checked, paths, command)), format_, output, language, open_)
         if allow_no_files and not checked.gathered.runs:

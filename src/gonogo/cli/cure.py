@@ -112,12 +112,12 @@ def cure(
                 )
             )
         from gonogo.finding.call import Invocation, machine_options
-        from gonogo.rehearse.at_once import prepared_at_once
+        from gonogo.rehearse.automatic_preparation import automatically_prepared
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.workers.scratch import scratch_folder
-        from gonogo.report.answer.asked import called
+        from gonogo.report.answer.invoked import called
         from gonogo.trials.cure.apply import apply_cure, check_patch_file, write_patch
         from gonogo.trials.cure.cure import cure as search
         from gonogo.trials.cure.request import CureRequest
@@ -148,7 +148,7 @@ def cure(
         with (
             scratch_folder() as scratch,
             live_display(language) as on_progress,
-            prepared_at_once(request.rehearsal) as ready,
+            automatically_prepared(request.rehearsal) as ready,
         ):
             request = replace(request, rehearsal=ready)
             cured = search(request, scratch, _rehearse_trial, on_progress)

@@ -124,7 +124,7 @@ def plan(
         known_format(format_)
         check_writable(output)
         from gonogo.finding.call import Invocation
-        from gonogo.report.answer.asked import called
+        from gonogo.report.answer.invoked import called
         from gonogo.report.trials.plan_picture import check_picture, write_picture
 
         check_picture(picture)

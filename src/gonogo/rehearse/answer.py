@@ -199,7 +199,7 @@ def _covered_items(record: RehearsalRecord, folder: str) -> Iterator[Text]:
             alike.setdefault(_went(rank), []).append(rank.rank)
     for went, ranks in alike.items():
         yield Text("{ranks}: {went}", "{ranks}：{went}").format(ranks=ranks_text(ranks), went=went)
-    for one in dict.fromkeys(led for rank in record.ranks for led in rank.led):
+    for one in dict.fromkeys(led for rank in record.ranks for led in rank.advanced_loops):
         yield Text(
             "{place}: `{test}`, with {counter} set from {before:,} to {value:,}",
             "{place}：`{test}`，将 {counter} 由 {before:,} 设为 {value:,}",
@@ -250,7 +250,7 @@ _STARTED_BY_PROGRAM = Text(
 def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
     for rank in record.ranks:
         yield from _skipped_by(rank, explained, folder)
-    for cut in dict.fromkeys(cut for rank in record.ranks for cut in rank.cut):
+    for cut in dict.fromkeys(cut for rank in record.ranks for cut in rank.left_out):
         path, colon, rest = cut.what.partition(":")
         shown = f"{seen_from(folder, path)}{colon}{rest}" if os.path.isabs(path) else cut.what
         yield Skipped(Text(shown, cut.what_zh.replace(path, seen_from(folder, path), 1)), Text(cut.why, cut.why_zh))

@@ -228,7 +228,7 @@ class Absent(msgspec.Struct, frozen=True):
     """Whether it is a path that was handed to what failed, looked for by no function that tells of it."""
 
 
-class Led(msgspec.Struct, frozen=True):
+class AdvancedLoop(msgspec.Struct, frozen=True):
     """A test of a loop's counter, and what the counter was given so that it holds; without a counter: it can't be."""
 
     place: str
@@ -241,7 +241,7 @@ class Led(msgspec.Struct, frozen=True):
     """Whether the loop surely comes to that number."""
 
 
-class Cut(msgspec.Struct, frozen=True):
+class LeftOut(msgspec.Struct, frozen=True):
     """A part of the run that the rehearsal left out, and why, in English and Chinese."""
 
     what: str
@@ -332,9 +332,9 @@ class RankRecord(msgspec.Struct):
     """(rank, its outcome) of the rank that had ended while this one waited for it, where its failure is the cause."""
     missed: list[Missed] = []
     """What it asked the hub for in vain."""
-    led: list[Led] = []
-    """What its loops were led to beyond the rehearsed steps."""
-    cut: list[Cut] = []
+    advanced_loops: list[AdvancedLoop] = []
+    """Loops whose counter was set so that what they do only later is rehearsed."""
+    left_out: list[LeftOut] = []
     """What of the run was left out."""
     confinement: Confined = ""
     """What the kernel confined the program by; empty in a record of an older gonogo, or where it never ran."""

@@ -9,7 +9,7 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import last_name, words
 from gonogo.finding import Text
 from gonogo.hazards.facts.rank_tests import of_other_ranks
-from gonogo.rehearse.ranks.asked import AUTO, FIRST_AND_LAST
+from gonogo.rehearse.ranks.rank_options import AUTO, FIRST_AND_LAST
 
 _TELLS = frozenset(
     {

@@ -8,7 +8,7 @@ from gonogo.evidence.environment.hardware import Machine, machine_from, requeste
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import UNSTATED, LaunchedProcess, ResolvedLaunch, Surroundings, is_unstated
-from gonogo.rehearse.ranks.asked import AUTO, FIRST_AND_LAST
+from gonogo.rehearse.ranks.rank_options import AUTO, FIRST_AND_LAST
 from gonogo.rehearse.ranks.sample import is_sample, sample_of
 from gonogo.rehearse.request import RehearsalRequest
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch.distributed as dist
 
 from gonogo.evidence.rehearsal.loading import Loading
-from gonogo.evidence.rehearsal.record import Assumption, Cut, Led, Phase, TensorPlace
+from gonogo.evidence.rehearsal.record import AdvancedLoop, Assumption, LeftOut, Phase, TensorPlace
 from gonogo.finding import Text
+from gonogo.virtual.hooks.advanced_loops import LedLoops
 from gonogo.virtual.hooks.last_batch import LastBatchTracker
-from gonogo.virtual.hooks.led_loops import LedLoops
 from gonogo.virtual.hooks.training_facts import TrainingFacts
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
@@ -44,13 +44,13 @@ EVALUATION_BATCHES = 2
 _COMES_TO = Text("training goes on until {counter} is {value}", "训练会进行到 {counter} 为 {value}")
 
 
-def _unmet(one: Led) -> Cut:
+def _unmet(one: AdvancedLoop) -> LeftOut:
     what = Text("{place}: {test}", "{place}：{test}").format(place=one.place, test=one.text)
     why = Text(
         "the rehearsed steps don't come to it, and it isn't a test of a counter alone",
         "排练的步数到不了这里，且该条件不只取决于计数器",
     )
-    return Cut(what.en, what.zh, why.en, why.zh)
+    return LeftOut(what.en, what.zh, why.en, why.zh)
 
 
 class RehearsalComplete(BaseException):
@@ -113,7 +113,7 @@ class Lifecycle:
         self.ahead = LastBatchTracker()
         self.loops = LedLoops()
         self._more_batches = 0
-        self.cut: dict[str, Cut] = {}
+        self.cut: dict[str, LeftOut] = {}
         """What was left out of the run, by its place."""
         self.more_steps = 0
         """Steps to be made beyond the target: the ranks' data ends at different steps, or its end is worth seeing."""
@@ -217,7 +217,7 @@ class Lifecycle:
         self._more_batches += 1
         return True
 
-    def left_out(self) -> list[Cut]:
+    def left_out(self) -> list[LeftOut]:
         """What a real run comes to by its loops and the rehearsal did not, and what was cut short."""
         unmet = [_unmet(one) for kind, one in self.loops.unmet if kind not in self.reached]
         return [*unmet, *self.cut.values()]

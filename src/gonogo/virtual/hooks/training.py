@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Cut
+from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, LeftOut
 from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
@@ -387,7 +387,7 @@ class Batches:
             "{place}：评估的第 {given} 个批次之后（共 {total} 个）",
         ).format(place=place, given=self._given, total=total)
         why = _UNCOUNTED if left is None else _ALIKE
-        self._life.cut.setdefault(place, Cut(what.en, what.zh, why.en, why.zh))
+        self._life.cut.setdefault(place, LeftOut(what.en, what.zh, why.en, why.zh))
 
     def _has_to_go_on(self) -> bool:
         """Whether the data can't be ended here: the ranks that are rehearsed together have different amounts left."""
@@ -429,7 +429,7 @@ class Batches:
         what = Text(
             "{place}: training batches beyond the next {count}", "{place}：此后第 {count} 个之后的训练批次"
         ).format(place=place, count=count)
-        self._life.cut.setdefault(place, Cut(what.en, what.zh, _UNEVEN.en, _UNEVEN.zh))
+        self._life.cut.setdefault(place, LeftOut(what.en, what.zh, _UNEVEN.en, _UNEVEN.zh))
 
     def _batches_left(self, enough: int) -> int:
         """How many batches there are still; of a data set without a length as many are read as are ``enough``."""

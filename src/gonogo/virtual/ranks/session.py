@@ -59,7 +59,8 @@ from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks import environment_setup, starting
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
-from gonogo.virtual.sandbox import asked_in_vain, prepared, spawned
+from gonogo.virtual.sandbox import failed_lookups as asked_in_vain
+from gonogo.virtual.sandbox import prepared, spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, followed_by
@@ -111,8 +112,8 @@ class Session:
         self.batches = 0
         self.data_shapes: list[str] = []
         self.missed: list[Missed] = []
-        self.asked = asked_in_vain.AskedInVain(os.path.join(os.path.dirname(plan.scratch), "caches"))
-        self.asked.moment = lambda: (self.life.phase, self.life.step)
+        self.lookups = asked_in_vain.FailedLookups(os.path.join(os.path.dirname(plan.scratch), "caches"))
+        self.lookups.moment = lambda: (self.life.phase, self.life.step)
         self._why: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []
         self._ray: ray.Installed | None = None
@@ -157,7 +158,7 @@ class Session:
         self.memory.device(self.device)
         self.memory.set_category("parameters")
         undo = self._undo
-        undo.append(asked_in_vain.install(self.asked))
+        undo.append(asked_in_vain.install(self.lookups))
         undo.append(c10d_operators.install(self.collectives))
         undo.append(private.lift_only_cpu_tensors())
         undo.append(memory_ownership.install(self.modules))  # before what has DDP's buckets reduced
@@ -294,7 +295,7 @@ class Session:
     def _take_down_world(self, error: BaseException) -> None:
         """What of the world around the program may have brought a failure about."""
         handed = [path for one in chain(error) for path in operands.missing_paths(one)]
-        absent = [one for link in chain(error) for one in asked_in_vain.before_failure(self.asked, link, handed)]
+        absent = [one for link in chain(error) for one in asked_in_vain.before_failure(self.lookups, link, handed)]
         self._why = {
             "absent": list(dict.fromkeys(absent)),
             "made_operands": operands.made_operands(error, self.plan.prepared),
@@ -310,7 +311,7 @@ class Session:
         """The program saved tensors: count what a real run would have written."""
         if self.life.phase == "load":  # a checkpoint that stands in for one that isn't there
             return
-        self.asked.wrote(path)
+        self.lookups.wrote(path)
         self.saved_bytes += nbytes
         if "save" not in self.life.reached:
             self.life.reached.append("save")
@@ -366,8 +367,8 @@ class Session:
             formed_world=self.life.world if not workers else 1,
             workers=workers,
             missed=self.missed,
-            led=self.life.loops.led,
-            cut=self.life.left_out(),
+            advanced_loops=self.life.loops.led,
+            left_out=self.life.left_out(),
             confinement=self.plan.confinement,
             **self._why,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),

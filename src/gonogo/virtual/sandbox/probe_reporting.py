@@ -19,7 +19,7 @@ from typing import Any
 
 from gonogo.virtual.patching.patches import Patches, patch_os
 from gonogo.virtual.protocol.plan import FOR_MODULES
-from gonogo.virtual.sandbox.asked_in_vain import looked_for
+from gonogo.virtual.sandbox.failed_lookups import looked_for
 
 # What lies there is reported by what is opened, and by the versions of packages.
 _NOT_REPORTED = (

@@ -54,7 +54,7 @@ class _Asked(NamedTuple):
     step: int
 
 
-class AskedInVain:
+class FailedLookups:
     """What one process has asked for in vain."""
 
     def __init__(self, scratch: str | None = None) -> None:
@@ -112,11 +112,11 @@ class AskedInVain:
             self.written.add(os.path.dirname(os.path.abspath(path)))
 
 
-_CURRENT: list[AskedInVain] = []
+_CURRENT: list[FailedLookups] = []
 _hooked = False
 
 
-def install(asked: AskedInVain) -> Callable[[], None]:
+def install(asked: FailedLookups) -> Callable[[], None]:
     """Have this process take down what it asks for in vain; returns the undo."""
     global _hooked
     _CURRENT.append(asked)
@@ -180,7 +180,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
 def _is_own(frame: FrameType | None) -> bool:
     """Whether gonogo itself writes, or has a library write (a model's stand-in): the program has not.
 
-    What gonogo writes on the program's behalf, as ``torch.save`` does, is told by :meth:`AskedInVain.wrote`.
+    What gonogo writes on the program's behalf, as ``torch.save`` does, is told by :meth:`FailedLookups.wrote`.
     """
     while frame is not None:
         path = frame.f_code.co_filename
@@ -296,7 +296,7 @@ def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, int], ...]
     return (asked, tuple(stack)) if asked is not None else None
 
 
-def before_failure(asked: AskedInVain, error: BaseException, handed: list[str]) -> list[Absent]:
+def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]) -> list[Absent]:
     """What was asked for in vain in a function that ran when it failed, or by the user's own code; the last first.
 
     What is there by now was only made later. ``handed``: paths that what failed was given.

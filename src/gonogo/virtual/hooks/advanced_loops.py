@@ -15,7 +15,7 @@ from functools import cache
 from types import FrameType
 from typing import Any, NamedTuple
 
-from gonogo.evidence.rehearsal.record import Led
+from gonogo.evidence.rehearsal.record import AdvancedLoop
 from gonogo.evidence.script.flows.loop_tests import (
     LoopTest,
     added_between,
@@ -50,8 +50,8 @@ class LedLoops:
     """What the program's loops are led to. ``led`` is what they were, ``unmet`` what they can't be."""
 
     def __init__(self) -> None:
-        self.led: list[Led] = []
-        self.unmet: list[tuple[str, Led]] = []
+        self.led: list[AdvancedLoop] = []
+        self.unmet: list[tuple[str, AdvancedLoop]] = []
         """With the phase that a test leads to."""
         self.waiting = False
         """Whether the loop is to make one more step, for another test."""
@@ -82,7 +82,7 @@ class LedLoops:
             shown = linecache.getline(path, test.node.lineno).strip()[:_TEXT_SHOWN]
             if met is None:
                 self._done.add(key)
-                self.unmet.append((test.kind, Led(place, shown)))
+                self.unmet.append((test.kind, AdvancedLoop(place, shown)))
             elif met == "holds":
                 self._done.add(key)
             elif isinstance(met, _Met):
@@ -92,7 +92,7 @@ class LedLoops:
                 self._done.add(key)
                 if _set(frame, met.counter, met.value):
                     given[met.counter] = met.value
-                    self.led.append(Led(place, shown, met.counter, met.before, met.value, sure=met.sure))
+                    self.led.append(AdvancedLoop(place, shown, met.counter, met.before, met.value, sure=met.sure))
 
     def blames(self, error: BaseException) -> bool:
         """Whether an exception came of a number that a counter was given: it was looked up by it, or divided by."""

@@ -67,7 +67,7 @@ _NOT_MADE = Text(
 )
 
 
-def rehearsed_at_once(
+def prepare_and_rehearse(
     request: RehearsalRequest, on_progress: OnProgress | None = None
 ) -> tuple[RehearsalRecord | None, Report]:
     """Rehearse a command, after what it opens and is not here was made; no record where nothing could be run.
@@ -118,7 +118,7 @@ def _with_notes(report: Report, notes: Sequence[Text]) -> Report:
 
 
 @contextlib.contextmanager
-def prepared_at_once(request: RehearsalRequest) -> Iterator[RehearsalRequest]:
+def automatically_prepared(request: RehearsalRequest) -> Iterator[RehearsalRequest]:
     """Within the block, rehearsals of the command have what it opens: as an earlier one made it, or the files tell.
 
     The request that it yields is the one to rehearse.
