@@ -30,3 +30,9 @@ def test_of_a_folder_in_no_repository_a_few_are_asked_for_and_none_above_the_hom
     assert names(deep, outside=True) == "h g f e d c"
     monkeypatch.setenv("HOME", str(tmp_path.joinpath(*"abcdef")))
     assert names(deep, outside=True) == "h g f"
+
+
+def test_gonogos_own_checkout_is_not_the_project_of_its_examples() -> None:
+    root = Path(__file__).parents[2]
+    assert names(root / "examples" / "slam_omni_dummy_loss") == "slam_omni_dummy_loss examples"
+    assert names(root) == root.name

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from gonogo.finding.install import clone_of_gonogo
+
 _NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _SPECIAL_FOLDERS = ("/dev/", "/proc/")
 
@@ -72,14 +74,15 @@ def folders_upward(start: str | Path, *, outside: bool = False) -> Iterator[Path
     """A folder and those above it, up to its repository's root, and none above the user's home.
 
     Of a folder in no repository it is that one alone, or with ``outside`` the few above it too: a project may have been
-    unpacked without its repository.
+    unpacked without its repository. gonogo's own checkout is not the project of the examples that lie in it.
     """
     start = Path(os.path.abspath(start))
     above = [start, *start.parents]
-    home = Path.home()
+    home, own = Path.home(), clone_of_gonogo()
     last = next((number for number, place in enumerate(above) if exists(place / ".git")), _UNPACKED if outside else 0)
     for place in above[: last + 1]:
-        if place != start and not may_be_read(place):  # above the folders that a client may name
+        # Above the folders that a client may name, or at gonogo's own root.
+        if place != start and (not may_be_read(place) or place == own):
             return
         yield place
         if place == home:

@@ -17,10 +17,16 @@ _IN_CLONE = Text(
 _COMMAND = Text("{command}", "请执行 {command}")
 
 
+def clone_of_gonogo() -> Path | None:
+    """The root of the checkout that this gonogo is run from; None for one that is installed."""
+    clone = Path(__file__).parents[3]
+    return clone if (clone / "pyproject.toml").is_file() and (clone / "src" / "gonogo").is_dir() else None
+
+
 def install_hint(extra: str) -> Text:
     """The command that installs gonogo with ``extra``, a name of ``[project.optional-dependencies]``."""
-    clone = Path(__file__).parents[3]
-    if (clone / "pyproject.toml").is_file() and (clone / "src" / "gonogo").is_dir():
+    clone = clone_of_gonogo()
+    if clone is not None:
         return _command(f"-e {shlex.quote(f'{clone}[{extra}]')}")
     origin = _origin()
     if origin is None:

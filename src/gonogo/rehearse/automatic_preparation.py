@@ -47,11 +47,12 @@ _AGAIN = Text(
     "第二遍：第一遍遇到了本机没有的内容，现已生成",
 )
 _OFFERED = Text(
-    "packages: the installed ones, though {files} asks for others: --yes makes that environment, once",
-    "软件包：使用已安装的，而 {files} 要求的不同：加上 --yes 即可创建该环境（只需一次）",
+    "packages: the installed ones, though the project asks for others ({files}): --yes makes that environment, once",
+    "软件包：使用已安装的，而项目要求的不同（{files}）：加上 --yes 即可创建该环境（只需一次）",
 )
 _NOT_WANTED = Text(
-    "packages: the installed ones, though {files} asks for others", "软件包：使用已安装的，而 {files} 要求的不同"
+    "packages: the installed ones, though the project asks for others ({files})",
+    "软件包：使用已安装的，而项目要求的不同（{files}）",
 )
 _EVERYTHING = Text("everything", "全部")
 _NOT_INSTALLED = Text(
