@@ -247,6 +247,16 @@ main()
     assert ended.returncode == 0
 
 
+def test_the_overview_is_quiet_on_a_closed_pipe() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "gonogo"], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300, check=False
+    )
+    os.close(writer)
+    assert (ended.stderr, ended.returncode) == ("", 0)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full, which Linux has")
 def test_a_full_disk_behind_stdout_is_said_in_one_line() -> None:
     with open("/dev/full", "w") as full:

@@ -242,3 +242,20 @@ def test_what_a_file_pins_is_rehearsed_and_a_new_pin_is_to_be_installed(
     assert report.cure.pins == ("peft==0.7.0",)
     assert "+peft==0.7.0" in report.cure.patch
     assert "pip install peft==0.7.0" in render(report, "text", "en")
+
+
+def test_a_command_that_cant_be_rehearsed_is_told_by_the_users_own_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, scratch = tmp_path / "project", tmp_path / "scratch"
+    folder.mkdir()
+    scratch.mkdir()
+    monkeypatch.chdir(folder)
+
+    def refuse(request: RehearsalRequest, on_progress: object) -> Any:
+        raise UserError(Text(f"no train.py in {Path.cwd()}", f"{Path.cwd()} 中没有 train.py"))
+
+    request = CureRequest(RehearsalRequest(["python", "train.py"], gpus="2xH100-80G"))
+    with pytest.raises(UserError) as told:
+        cure(request, scratch, refuse)
+    assert told.value.text == Text(f"no train.py in {folder}", f"{folder} 中没有 train.py")

@@ -503,7 +503,9 @@ def main() -> None:
         words, asked = _language_of(sys.argv[1:])
         language = chosen_language(asked, os.environ)
         if overview.wanted(words) and "_GONOGO_COMPLETE" not in os.environ:  # a shell asks for its completion script
-            overview.print_overview(Page(sys.stdout, colour=colour_wanted(sys.stdout)), language)
+            from gonogo.report.output import to_stdout
+
+            to_stdout(lambda stream: overview.print_overview(Page(stream, colour=colour_wanted(stream)), language))
             return
         _register_later(next(iter(sys.argv[1:2]), None))
         every = app.registered_commands

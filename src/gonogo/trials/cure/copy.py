@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from gonogo.check.fixes import diff_of, edited
-from gonogo.finding import Edit
+from gonogo.finding import Edit, Text
+from gonogo.finding.errors import UserError
 
 COMMAND_FILE = ".gonogo-command.sh"
 """Stands in the copy for a command that was typed, so that options and variables are edits of a file too."""
@@ -106,11 +107,13 @@ class Copy:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Within the block the copy's folder is the current one."""
+        """Within the block the copy's folder is the current one; a UserError speaks of the user's own paths."""
         before = os.getcwd()
         os.chdir(self.folder)
         try:
             yield
+        except UserError as error:
+            raise UserError(Text(self.shown(error.text.en), self.shown(error.text.zh))) from error
         finally:
             os.chdir(before)
 
