@@ -69,7 +69,7 @@ def test_memory_that_grows_by_batch_is_counted_for_all(tmp_path: Path, keep: Kee
     assert least <= peak <= most
     assert any("keeps as much GPU memory" in one.what for one in record.assumptions) == bool(grows)
     assert device.shortage is None
-    assert ["of 40" in one.what for one in record.cut] == [True]
+    assert ["of 40" in one.what for one in record.left_out] == [True]
 
 
 def test_an_evaluation_that_fills_the_device_is_short_of_memory(tmp_path: Path) -> None:
@@ -83,4 +83,4 @@ def test_an_evaluation_that_fills_the_device_is_short_of_memory(tmp_path: Path) 
 def test_where_the_data_has_no_length_it_is_said(tmp_path: Path) -> None:
     record, device, _ = _evaluated(tmp_path, _logits, rows=_Stream())
     assert device.shortage is None
-    assert ["of ?" in one.what for one in record.cut] == [True]
+    assert ["of ?" in one.what for one in record.left_out] == [True]

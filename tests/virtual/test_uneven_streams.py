@@ -47,11 +47,11 @@ def test_ranks_that_end_apart_go_on_to_the_end(tmp_path: Path, own: int, other: 
 def test_ranks_that_have_as_many_stop_after_their_steps(tmp_path: Path) -> None:
     steps, record = _trained(tmp_path, 46, 46)
     assert steps == 2
-    assert not record.cut
+    assert not record.left_out
 
 
 @pytest.mark.parametrize(("width", "far"), [(4, "next 64"), (2 << 20, "next 8")])
 def test_how_far_was_looked_is_said(tmp_path: Path, width: int, far: str) -> None:
     steps, record = _trained(tmp_path, 300, 300, width)
     assert steps == 2
-    assert [far in one.what for one in record.cut] == [True]
+    assert [far in one.what for one in record.left_out] == [True]
