@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gonogo.finding import Text
-from gonogo.rehearse.packages import resolving
+from gonogo.rehearse.packages import resolving, torch_family
 from gonogo.rehearse.packages.resolving import LOCK, Resolving
+from gonogo.rehearse.packages.torch_family import install_for_torch
 from gonogo.rehearse.packages.uv import UvFailed
 
 NOTHING = Text("packages", "软件包")
@@ -60,3 +61,22 @@ def test_what_can_not_be_had_at_all_is_said_with_what_uv_lists(tmp_path: Path, m
     with pytest.raises(UvFailed) as ended:
         asked(tmp_path, monkeypatch, lambda *_: True)
     assert ended.value.reason.startswith("Because all of: matplotlib==3.1.3 depends on numpy>=1.11 numpy<1.20")
+
+
+@pytest.mark.parametrize(("there", "taken"), [("80.9", "80.9"), ("84.2", "84.2")])
+def test_what_a_torch_of_today_requires_keeps_pkg_resources_where_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str, taken: str
+) -> None:
+    installed = []
+
+    def run_uv(words: list[str], **_: object) -> str:
+        below_81 = "setuptools<81" in words
+        if "--exclude-newer" in words or (below_81 and there != "80.9"):  # of that day it has none so new
+            raise UvFailed("error: no solution found")
+        installed.append("80.9" if below_81 else "84.2" if "setuptools>=77.0.3" in words else "filelock")
+        return ""
+
+    monkeypatch.setattr(torch_family, "run_uv", run_uv)
+    required = ["setuptools>=77.0.3", "filelock"]
+    install_for_torch([], required, ["--exclude-newer", "2023-12-14"], tmp_path, NOTHING, print)
+    assert installed == [taken, "filelock"]

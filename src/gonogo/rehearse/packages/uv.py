@@ -64,7 +64,10 @@ class UvFailed(Exception):
     def reason(self) -> str:
         """The line that says most."""
         lines = [line.strip() for line in self.text.splitlines() if line.strip()]
-        told = [re.sub(r"^(error|cause): *|^[×╰├─▶ ]+", "", line) for line in lines]
+        told = [
+            re.sub(r"^(error|cause): *|^[×╰├─▶ ]+|,? and only the following versions of .*$", "", line)
+            for line in lines
+        ]
         errors = [
             number
             for number, line in enumerate(told)
