@@ -294,8 +294,8 @@ def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) ->
             ),
         )
     chinese = record.skipped_zh or record.skipped
-    for (what, why), (what_zh, why_zh) in zip(record.skipped, chinese, strict=True):
-        yield Skipped(Text(what, what_zh), Text(why, why_zh))
+    for english, other in zip(record.skipped, chinese, strict=True):
+        yield Skipped(*map(Text, english, other))
 
 
 def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[tuple[Text, Text]]:
