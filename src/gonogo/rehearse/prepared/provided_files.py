@@ -109,9 +109,18 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def preparation_id(folder: Path) -> bytes:
-    """What the table of the prepared folder says, for telling one preparation from another; empty without one."""
+    """The prepared folder's table, packages and files with their sizes, for telling one preparation from another.
+
+    Empty without one.
+    """
     place = prepared_beside(folder)
-    return (place / MANIFEST).read_bytes() if place is not None else b""
+    if place is None:
+        return b""
+    listed = sorted((str(file.relative_to(place)), file.stat().st_size) for file in place.rglob("*") if file.is_file())
+    table = read_prepared(place) or Prepared()
+    packages = place / (table.environment or MANIFEST)
+    texts = [(place / MANIFEST).read_bytes(), packages.read_bytes() if packages.is_file() else b""]
+    return b"\n".join([*texts, repr(listed).encode()])
 
 
 def prepared_files(folder: Path, tree: Path) -> Path | None:
