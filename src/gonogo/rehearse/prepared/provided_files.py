@@ -28,10 +28,6 @@ _ROWS = Text(
     "data: made, rows in the form that the program reads; put real rows there to test their lengths: {names}",
     "数据：已生成，格式与程序读取的相同；放入真实数据才能检验样本长度：{names}",
 )
-_PACKAGES = Text(
-    "packages: those that the project asks for, in an environment of gonogo's own (--environment none: the installed)",
-    "软件包：按项目要求装在 gonogo 自己的环境中（--environment none：使用已安装的）",
-)
 _OWN = Text(
     "this project's own package is imported from {source}, as after pip install -e . --no-deps",
     "本项目自身的包取自 {source}，相当于执行过 pip install -e . --no-deps",
@@ -92,7 +88,7 @@ def note_on(folder: Path) -> list[Text]:
 
 
 def _made_at_once(table: Prepared) -> Iterator[Text]:
-    """A line each for weights, data and packages."""
+    """A line each for weights and data; of the packages the environment tells."""
     made = {**table.models, **table.datasets, **table.paths}
     models = [name for name, place in made.items() if place.startswith("models")]
     data = [name for name, place in made.items() if not place.startswith("models")]
@@ -100,8 +96,6 @@ def _made_at_once(table: Prepared) -> Iterator[Text]:
         yield _WEIGHTS.format(names=_shown(models))
     if data:
         yield _ROWS.format(names=_shown(data))
-    if table.environment:
-        yield _PACKAGES
 
 
 def _shown(names: Sequence[str]) -> str:
