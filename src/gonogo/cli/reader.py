@@ -99,7 +99,7 @@ def with_reading(failure: LoggedFailure, report: Report, asked: Asked) -> Report
 
 def _may_send(pack: ReaderPack, server: ModelServer, asked: Asked) -> bool:
     """Whether the user agrees that the pack is sent there: asked the first time that a server is."""
-    from gonogo.rehearse.prompts import ask, language_of_questions, print_lines
+    from gonogo.prepare.prompts import ask, language_of_questions, print_lines
 
     place = _place(server)
     with language_of_questions(asked.language):
@@ -121,7 +121,7 @@ def _may_send(pack: ReaderPack, server: ModelServer, asked: Asked) -> bool:
 
 def _place(server: ModelServer) -> Path:
     """Where it is kept that a server was agreed to."""
-    from gonogo.rehearse.packages.places import state_folder
+    from gonogo.prepare.packages.places import state_folder
 
     return state_folder() / "readers" / hashlib.sha256(_bare(server.address).encode()).hexdigest()[:24]
 
@@ -175,7 +175,7 @@ def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tup
 
 def with_upstream(failure: LoggedFailure, report: Report, language: str) -> Report:
     """The report with what other releases of the failing package show."""
-    from gonogo.rehearse.prompts import language_of_questions, print_lines
+    from gonogo.prepare.prompts import language_of_questions, print_lines
     from gonogo.trials.upstream.compare import upstream_facts
 
     if report.failure is None or not report.failure.chain:

@@ -21,13 +21,12 @@ from gonogo.judge.explained import Places
 from gonogo.judge.merge import merge_findings
 from gonogo.judge.rehearsal_findings import findings_in_rehearsal
 from gonogo.judge.rehearsal_summary import rehearsal_summary, seen_from
+from gonogo.prepare.packages.names import STACK
 from gonogo.rehearse import run
 from gonogo.rehearse.disproved import RehearsalEvidence
 from gonogo.rehearse.limits.certificate import certificate_line
-from gonogo.rehearse.packages.names import STACK
-from gonogo.rehearse.prepared.provided_files import in_prepared_environment
 from gonogo.rehearse.progress import OnProgress
-from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 
 _MAX_PACKAGES = 3
 

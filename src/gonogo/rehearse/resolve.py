@@ -20,7 +20,7 @@ from gonogo.evidence.launch.command_words import SHELLS, is_python, python_comma
 from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
+from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.capture import captured
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers, launcher_of

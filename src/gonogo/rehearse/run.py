@@ -29,26 +29,20 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, Rehea
 from gonogo.finding import Text
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.errors import UserError
+from gonogo.prepare.packages import PackageOverlay, packages_for
+from gonogo.prepare.provided_files import note_on, prepared_beside, prepared_files, with_own_package
 from gonogo.rehearse.cache.lookup import CachedRehearsal, cached_rehearsal
 from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
-from gonogo.rehearse.packages import PackageOverlay, packages_for
-from gonogo.rehearse.prepared.provided_files import (
-    in_prepared_environment,
-    note_on,
-    prepared_beside,
-    prepared_files,
-    with_own_package,
-)
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
-from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 from gonogo.rehearse.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files

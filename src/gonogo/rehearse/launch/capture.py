@@ -22,7 +22,7 @@ from gonogo.confinement.world import World
 from gonogo.evidence.launch.command_words import shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
+from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, all_launchers
 from gonogo.rehearse.launch.python_start import python_module

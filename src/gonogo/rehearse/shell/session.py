@@ -18,9 +18,9 @@ from typing import Literal
 import msgspec
 
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
+from gonogo.prepare.provided_files import ON_PATH
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers
-from gonogo.rehearse.launch.worker_environment import ON_PATH
 
 MAX_NESTING = 20
 """How deep scripts may call scripts: one that calls itself would go on for ever."""

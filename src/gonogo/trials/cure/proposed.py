@@ -20,8 +20,8 @@ from packaging.version import InvalidVersion, Version
 from gonogo.finding import Edit, Finding, Text, Verdict
 from gonogo.finding.second_opinion.model_reading import Proof
 from gonogo.finding.text import listed
-from gonogo.rehearse.packages.installed import installed_version
-from gonogo.rehearse.packages.names import STACK, can_overlay
+from gonogo.prepare.packages.installed import installed_version
+from gonogo.prepare.packages.names import STACK, can_overlay
 from gonogo.rehearse.progress import OnProgress
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.copy import Copy
