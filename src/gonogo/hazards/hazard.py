@@ -40,6 +40,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Keys that are taken from the page's sections where its head has none."""
 
     title: Text
+    formerly: tuple[str, ...] | UnsetType = UNSET
     fallback: bool | UnsetType = UNSET
     explains_failure: bool | UnsetType = UNSET
     raises: bool | UnsetType = UNSET
@@ -65,6 +66,8 @@ class Hazard:
 
     name: str
     title: Text
+    formerly: tuple[str, ...] = ()
+    """Names that it had in earlier releases, under which `gonogo explain` still finds it."""
     fallback: bool = False
     """A fallback is asked only where no other hazard has explained a failed rank."""
     explains_failure: bool = True

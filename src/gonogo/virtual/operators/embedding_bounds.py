@@ -63,9 +63,9 @@ def _known_bounds(indices: torch.Tensor, but: int | None = None) -> tuple[int, i
     return int(values.min()), int(values.max())
 
 
-def _fail(tensor: torch.Tensor, assertion: str, on_the_cpu: str) -> None:
+def _fail(tensor: torch.Tensor, assertion: str, cpu_message: str) -> None:
     if tensor.is_cpu:
-        raise IndexError(on_the_cpu)
+        raise IndexError(cpu_message)
     raise RuntimeError(f"CUDA error: device-side assert triggered (Assertion {assertion})")
 
 
