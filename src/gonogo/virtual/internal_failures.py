@@ -50,6 +50,12 @@ _ASKED = Text(
     "它向 hub 请求 {name} 的 {file}，本机没有该文件，而排练不使用网络：hf download {name} {file}"
     "（权重文件可用张量名字和形状相同的文件代替）",
 )
+_ASKED_WHOLE = Text(
+    "it asks the hub for {name}, which is neither on this machine nor in gonogo's table of published models, and a "
+    "rehearsal does not use the network: hf download {name}, or give the folder of one like it",
+    "它向 hub 请求 {name}，本机没有，gonogo 的公开模型表中也没有，而排练不使用网络：hf download {name}，"
+    "或给出类似模型的目录",
+)
 _STAND_IN = Text(
     "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
     "machine can (its Python is enough), or report it",
@@ -277,6 +283,8 @@ def _network(error: BaseException, message: str) -> InternalFailure | None:
         asked = asked_for(error)
         if asked is not None and published_model(asked[0]) is None:
             name, file = asked
+            if not file:
+                return InternalFailure(name, _ASKED_WHOLE.format(name=name))
             return InternalFailure(f"{name}, {file}", _ASKED.format(name=name, file=file))
         return InternalFailure(f"{type(error).__name__}: {message.strip().partition(chr(10))[0][:160]}", _NETWORK)
     return None
