@@ -60,7 +60,7 @@ def copy_tree(source: Path, target: Path) -> None:
                 continue
             if state.st_nlink > 1:
                 linked[state.st_dev, state.st_ino] = place
-            _copy_entry(path, place, state)
+            copy_entry(path, place, state)
     for here, there, state in reversed(folders):
         _copy_facts(here, there, state)
 
@@ -72,7 +72,8 @@ def _clear(place: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def _copy_entry(path: Path, place: Path, state: os.stat_result) -> None:
+def copy_entry(path: Path, place: Path, state: os.stat_result) -> None:
+    """Copy what is no folder, of which ``state`` is the lstat, with its mode, owner and times."""
     if stat.S_ISLNK(state.st_mode):
         place.symlink_to(os.readlink(path))
     elif stat.S_ISREG(state.st_mode):
