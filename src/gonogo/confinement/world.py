@@ -30,9 +30,9 @@ from gonogo.finding.errors import UserError
 
 Means = Literal["namespaces", "landlock", "none"]
 """What confines a world: the kernel's namespaces with overlayfs; Landlock with seccomp; nothing."""
-TracedCalls = Literal["", "files", "looks", "starts"]
+TracedCalls = Literal["", "files", "looks", "commands"]
 """Which calls of a program wait for the world's listener: those that open or start a file; also those that only look
-whether it is there; those that start a program."""
+whether it is there, and those by which a script's commands start, reach out and end; these last alone."""
 OnListener = Callable[[int, str], None]
 """Takes the descriptor at which the calls of a program are heard, and which they are."""
 

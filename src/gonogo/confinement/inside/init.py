@@ -51,8 +51,8 @@ _MAX_MESSAGE = 1 << 20
 _MAX_DESCRIPTORS = 64
 _CALLS: "dict[str, dict[str, tuple[int, int | None]]]" = {
     "files": calls.FILES,
-    "looks": {**calls.FILES, **calls.LOOKS},
-    "starts": {**calls.STARTS},
+    "looks": {**calls.FILES, **calls.LOOKS, **calls.COMMANDS},
+    "commands": {**calls.COMMANDS},
 }
 
 
