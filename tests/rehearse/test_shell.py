@@ -223,7 +223,7 @@ while True:
 @pytest.fixture
 def reaching(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program of no known name, ``interpreter reach.py HOST``, that reaches for a host."""
-    if means_here()[0] != "namespaces":
+    if means_here().means != "namespaces":
         pytest.skip("this kernel allows no user namespaces")
     monkeypatch.setattr(unreached, "_PATIENCE", 0.5)
     (project.folder / "interpreter").symlink_to(os.path.realpath(sys.executable))
@@ -256,7 +256,7 @@ def test_what_was_left_out_for_want_of_a_network_is_named(project: Project) -> N
 
 
 def test_what_a_daemon_starts_is_taken_down(project: Project) -> None:
-    if shutil.which("tmux") is None or means_here()[0] != "namespaces":
+    if shutil.which("tmux") is None or means_here().means != "namespaces":
         pytest.skip("tmux is not here, or this kernel allows no user namespaces")
     words = project.launch("tmux new-session -d -s train 'torchrun train.py'\n")
     assert words == ["torchrun", "train.py"]
