@@ -40,7 +40,6 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Keys that are taken from the page's sections where its head has none."""
 
     title: Text
-    formerly: tuple[str, ...] | UnsetType = UNSET
     fallback: bool | UnsetType = UNSET
     explains_failure: bool | UnsetType = UNSET
     raises: bool | UnsetType = UNSET
@@ -50,6 +49,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     traces: tuple[str, ...] | UnsetType = UNSET
     yields_to: tuple[str, ...] | UnsetType = UNSET
     consequence: bool | UnsetType = UNSET
+    formerly: tuple[str, ...] | UnsetType = UNSET
 
 
 class Hazard:
