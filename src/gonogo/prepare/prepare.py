@@ -27,18 +27,18 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Skipped, Text
 from gonogo.finding.errors import UserError
 from gonogo.prepare.columns import columns_in
+from gonogo.prepare.environment_mismatch import missing_packages
 from gonogo.prepare.folder import add_to_folder, check_folder, write_folder
+from gonogo.prepare.generated.rows import TEMPLATE
 from gonogo.prepare.listing import alike, list_of, required_data, required_model, tokens_of
 from gonogo.prepare.make import MAX_ROWS, make
 from gonogo.prepare.named_inputs import OF_SHELL
 from gonogo.prepare.packages.full_environment import existing_environment
 from gonogo.prepare.project_requirements import FILE, Packages, packages_of
 from gonogo.prepare.required_inputs import Named, PrepareOptions, RequiredInput
-from gonogo.prepare.rows import TEMPLATE
 from gonogo.prepare.stub_packages import absent, asked_of
+from gonogo.prepare.tested_paths import tested_path
 from gonogo.prepare.walked_folders import image_folder, is_requested, patterns_in_vain, wants_other_files
-from gonogo.rehearse.environment_mismatch import missing_packages
-from gonogo.rehearse.tested_paths import tested_path
 from gonogo.rehearse.unset_variables import unset_variable
 
 _ELSEWHERE = """\

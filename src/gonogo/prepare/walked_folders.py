@@ -16,9 +16,9 @@ from gonogo.evidence.rehearsal.record import Failure, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Text
 from gonogo.prepare.columns import rows_of_two_batches
-from gonogo.prepare.data_files import data_file, picture, sound
+from gonogo.prepare.generated.data_files import data_file, picture, sound
 from gonogo.prepare.required_inputs import RequiredInput
-from gonogo.rehearse.tested_paths import finds_nothing
+from gonogo.prepare.tested_paths import finds_nothing
 
 FORMAT = "image-folder"
 _READS = b"ImageFolder"

@@ -293,8 +293,8 @@ def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) ->
             ),
         )
     chinese = record.skipped_zh or record.skipped
-    for (what, why), (what_zh, why_zh) in zip(record.skipped, chinese, strict=True):
-        yield Skipped(Text(what, what_zh), Text(why, why_zh))
+    for (what_en, why_en), (what_zh, why_zh) in zip(record.skipped, chinese, strict=True):
+        yield Skipped(Text(what_en, what_zh), Text(why_en, why_zh))
 
 
 def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[tuple[Text, Text]]:

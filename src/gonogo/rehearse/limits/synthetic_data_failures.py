@@ -20,11 +20,11 @@ from gonogo.prepare.environment_mismatch import (
     suggested_packages,
     unavailable_packages,
 )
+from gonogo.prepare.missing_files import lies_elsewhere
 from gonogo.prepare.named_inputs import is_hub_name
 from gonogo.prepare.project_requirements import FILE, USUAL
 from gonogo.prepare.stub_packages import asked_of
-from gonogo.rehearse.missing_files import lies_elsewhere
-from gonogo.rehearse.tested_paths import finds_nothing, tested_path
+from gonogo.prepare.tested_paths import finds_nothing, tested_path
 from gonogo.rehearse.unset_variables import unset_variable
 
 # What a program raises that meets other rows than it reads, or another model.
