@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Sequence
@@ -126,6 +127,11 @@ def _place_rows(
             subsets = (*subsets, one.subset)
         files |= {f"{place}/{name}": content for name, content in hub_folder(columns, rows, splits, subsets).items()}
         datasets[one.name.lower()] = place
+        return
+    if glob.has_magic(path):
+        made = walked_folders.files_by_pattern(path, rows)
+        files |= {f"{place}/{name}": content for name, content in made.items()}
+        paths |= {os.path.join(os.path.dirname(path), name): f"{place}/{name}" for name in made}
         return
     if one.suffix:
         files |= {

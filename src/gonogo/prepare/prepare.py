@@ -38,7 +38,8 @@ from gonogo.prepare.project_requirements import FILE, Packages, packages_of
 from gonogo.prepare.required_inputs import Named, PrepareOptions, RequiredInput
 from gonogo.prepare.stub_packages import absent, asked_of
 from gonogo.prepare.tested_paths import tested_path
-from gonogo.prepare.walked_folders import image_folder, is_requested, wants_other_files
+from gonogo.prepare.walked_folders import image_folder, is_requested, patterns_in_vain, wants_other_files
+from gonogo.rehearse.unset_variables import unset_variable
 
 _ELSEWHERE = """\
 __path__ = [{folder!r}]
@@ -292,9 +293,11 @@ def _inputs_from_record(
         if match := _NO_FILE.search(text):
             pictures = image_folder(runs[0], match[1]) if is_requested(failure) else None
             found.append(pictures or _path(match[1], runs, folder, options, columns_at(failure)))
+        found += [_path(one, runs, folder, options, columns_at(failure)) for one in patterns_in_vain(record, folder)]
         if match := _NO_MODEL.match(text):
             found.append(required_model(match[1], "", folder, options, asked=True))
-        if failure.type in ("KeyError", "ValueError") and (key := _KEY.search(text)):
+        of_rows = failure.type in ("KeyError", "ValueError") and unset_variable(failure) is None
+        if of_rows and (key := _KEY.search(text)):
             name = next(part for part in key.groups() if part)
             made = [one for one in wanted if one.kind == "data" and one.state == "made"]
             if made and name not in columns.get("*", ()):

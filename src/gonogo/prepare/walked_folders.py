@@ -5,16 +5,18 @@ Pictures, one folder a class, as torchvision's and timm's ``ImageFolder`` read t
 
 from __future__ import annotations
 
+import glob
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
-from gonogo.evidence.rehearsal.record import Failure
+from gonogo.evidence.rehearsal.record import Failure, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Text
 from gonogo.prepare.columns import rows_of_two_batches
-from gonogo.prepare.generated.data_files import data_file, picture
+from gonogo.prepare.generated.data_files import data_file, picture, sound
 from gonogo.prepare.required_inputs import RequiredInput
 from gonogo.prepare.tested_paths import finds_nothing
 
@@ -27,6 +29,9 @@ _ENDS = "txt|jsonl|json|parquet|csv|tsv"
 _SUFFIX = re.compile(rf"(?<![\w.])\*?(\.(?:{_ENDS}))\b|\b({_ENDS}) files?\b")
 _FILES = 4
 """Some programs keep the first file for evaluation."""
+_PICTURES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp"})
+_SOUNDS = frozenset({".wav", ".flac"})
+_TRAINING = frozenset({"forward", "backward", "step"})
 
 
 def image_folder(run: Run, path: str, place: str = "") -> RequiredInput | None:
@@ -78,5 +83,30 @@ def wants_other_files(failure: Failure | None, wanted: Sequence[RequiredInput]) 
 
 def files_by_suffix(suffix: str, rows: Sequence[dict[str, Any]]) -> dict[str, bytes]:
     """The rows as some files of a kind, by name."""
-    parts = [rows[number::_FILES] for number in range(_FILES)]
-    return {f"{number:05}{suffix}": data_file(f"{number}{suffix}", part) for number, part in enumerate(parts) if part}
+    return files_by_pattern(f"*{suffix}", rows)
+
+
+def patterns_in_vain(record: RankRecord, folder: Path) -> Iterator[str]:
+    """The patterns by which the program looked for files before it failed, and found none: ``data/tok4096/*.bin``.
+
+    Whole paths, with ``*`` in the last part alone. What the program itself would have written there is none of it.
+    """
+    for one in record.absent:
+        if one.kind != "file" or one.asked.owner != "user" or one.written or one.phase in _TRAINING or one.step:
+            continue
+        head, tail = os.path.split(os.path.normpath(folder / one.name))
+        head = head.removesuffix(f"{os.sep}**")
+        if "*" in tail and not glob.has_magic(head) and not glob.has_magic(tail.replace("*", "")):
+            yield os.path.join(head, tail)
+
+
+def files_by_pattern(pattern: str, rows: Sequence[dict[str, Any]]) -> dict[str, bytes]:
+    """The rows as some files whose names a pattern matches, by name; pictures and sounds by how it ends."""
+    suffix = os.path.splitext(pattern)[1].lower()
+    found = {}
+    for number in range(_FILES):
+        name = os.path.basename(pattern).replace("*", f"{number:05}")
+        if part := rows[number::_FILES]:
+            media = picture(320, 240) if suffix in _PICTURES else sound() if suffix in _SOUNDS else None
+            found[name] = media or data_file(name, part)
+    return found

@@ -383,8 +383,9 @@ def skipped_commands(
                 script=shortened(words, 80), listed=listed
             ),
             Text(
-                "not run: they need a network or another machine, never end, or are not installed here",
-                "未执行：它们需要网络或其他机器、不会结束，或本机没有安装",
+                "not run, and taken to succeed without output: they need a network or another machine, never end, or "
+                "are not installed here",
+                "未执行，视为成功且没有输出：它们需要网络或其他机器、不会结束，或本机没有安装",
             ),
         )
     environment = chosen.environment

@@ -175,7 +175,7 @@ def _run_rehearsal(
     _apply_limits(record, request)
     if request.keep is not None:
         with say_if_full(scratch):
-            keep_records(request.keep, record, assignments, variables.redact)
+            keep_records(request.keep, record, assignments, variables.kept)
     if request.viewers:
         progress(Text("writing viewer files", "写出查看器文件"))
         record.notes += write_viewer_files(request.viewers, record, assignments, log)

@@ -34,6 +34,7 @@ from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.confinement.world import World
 from gonogo.finding import Text
 from gonogo.prepare.packages.installed import installed_version
+from gonogo.prepare.packages.names import WITH_PKG_RESOURCES
 from gonogo.prepare.packages.places import Say, cache_folder
 from gonogo.prepare.packages.sources import PackageSource
 from gonogo.prepare.packages.uv import WHEELS_ONLY, UvFailed, run_uv
@@ -51,11 +52,9 @@ _MAX_TABLE = 1 << 20
 _MAX_OUTPUT = 1 << 16
 _PROGRAM = str(Path(__file__).with_name("build_program.py"))
 _LEGACY = "setuptools.build_meta:__legacy__"
-_OLD_SETUPTOOLS = "setuptools<81"
-"""Of those with pkg_resources, which old packages import: taken where the sources ask for no other."""
 BUILT_WITH_TORCH = ("deepspeed",)
 """What imports torch while it is built, and gets this Python's."""
-TO_BUILD_WITH = (_OLD_SETUPTOOLS, "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
+TO_BUILD_WITH = (WITH_PKG_RESOURCES, "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
 """What such a build, and other old ones, import without saying so."""
 _NOT_THERE = re.compile(r"No module named '[\w.]+'")
 _WHEEL = re.compile(r"[\w.!+]+-[\w.!+]+(?:-\w+)?-[\w.]+-[\w.]+-[\w.]+\.whl")
@@ -219,7 +218,7 @@ class _Build:
         if not wanted:
             return
         (self._folder / "build.in").write_text("\n".join([*wanted, ""]), encoding="utf-8")
-        (self._folder / "old.txt").write_text(f"{_OLD_SETUPTOOLS}\n", encoding="utf-8")
+        (self._folder / "old.txt").write_text(f"{WITH_PKG_RESOURCES}\n", encoding="utf-8")
         words = ["pip", "install", "--python", sys.executable, "--prefix", str(self._environment), *WHEELS_ONLY]
         words += ["-r", "build.in"]
         try:

@@ -45,7 +45,7 @@ _RELOCATABLE = b"""#!/bin/sh
 """
 _MAX_BYTES = 1 << 20
 
-_FORMAT = 11
+_FORMAT = 12
 """Changes when environments are made in another way, so that older ones are not used."""
 _SETUPTOOLS = TO_BUILD_WITH[0]
 # What gonogo's own part of a rehearsal needs beside torch: records, and checkpoints made of a config alone.
@@ -176,7 +176,8 @@ def _resolving(
     unconfined: bool,
 ) -> Resolving:
     pins = list(asked.pins)
-    if not any(Requirement(line).name == "setuptools" for line in (*asked.requirements, *pins)):
+    of_setuptools = (Requirement(line) for line in (*asked.requirements, *pins))
+    if not any(one.name == "setuptools" and one.specifier for one in of_setuptools):
         pins.append(_SETUPTOOLS)
     # A package that is missing is not taken from the index either, whoever else requires one of that name.
     never = ["torch", *asked.built_for_cuda, *_CUDA_ALONE, *missing]

@@ -49,3 +49,6 @@ NEVER_BUILT = (
     *("tokenizers", "safetensors", "numba", "llvmlite", "av"),
 )
 """Compiled for many minutes, and of another Python's time where there is no wheel: another release stands for it."""
+
+WITH_PKG_RESOURCES = "setuptools<81"
+"""Of those with pkg_resources, which old packages import: taken where nobody asks for others."""

@@ -102,6 +102,11 @@ class Resolving:
                     self._refuse(refused, self._not_built.get(refused) or error.reason)
                 elif not exact <= set(self._forced):
                     self._forced = sorted({*exact, *self._forced})  # they contradict each other, and were installed
+                elif newest is not None:
+                    newest = None  # of that day there is nothing for a Python of today
+                    self._left_out.clear()
+                elif (pinned := self._pinned_in(error)) is not None:
+                    self._refuse(pinned, error.reason)
                 else:
                     raise
         raise UvFailed(f"error: uv was asked {_MAX_ATTEMPTS} times, and still finds no set of packages")
@@ -137,6 +142,17 @@ class Resolving:
         is_asked = name in self._asked and name not in self._addresses
         (self._loose if is_asked and name not in self._loose else self._left_out)[name] = why
         self._forced = [line for line in self._forced if Requirement(line).name != name]
+
+    def _pinned_in(self, error: UvFailed) -> str | None:
+        """A package of one release, of which uv says that it can't be had with the others, in whatever words."""
+        return next(
+            (
+                name
+                for name, line in self._asked.items()
+                if "==" in line and name not in (*self._loose, *self._left_out, *self._addresses) and error.names(name)
+            ),
+            None,
+        )
 
     def _build_one(self, error: UvFailed) -> bool:
         """Build a wheel of a package that uv finds none of; False where there is none that can be built."""

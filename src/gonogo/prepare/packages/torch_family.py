@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.finding import Text
 from gonogo.prepare.packages.installed import installed_version
-from gonogo.prepare.packages.names import OLDEST_TORCH
+from gonogo.prepare.packages.names import OLDEST_TORCH, WITH_PKG_RESOURCES
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.uv import WHEELS_ONLY, UvFailed, into, run_uv
 
@@ -96,13 +96,18 @@ def install_for_torch(
 ) -> None:
     """Install what a torch of today requires, each of the environment's day where that will do.
 
-    What is there is not made older when the project's own packages come to it.
+    What is there is not made older when the project's own packages come to it. setuptools keeps ``pkg_resources``,
+    which releases of an earlier day import, where torch is content with that.
     """
     for one in required:
-        with contextlib.suppress(UvFailed):
-            run_uv([*base, one, *as_of], cwd=filling, what=what, say=say)
-            continue
-        run_uv([*base, one], cwd=filling, what=what, say=say)
+        kept = [WITH_PKG_RESOURCES] if Requirement(one).name == "setuptools" else []
+        for words in ([one, *as_of], [one, *kept], [one]):
+            try:
+                run_uv([*base, *words], cwd=filling, what=what, say=say)
+                break
+            except UvFailed:
+                if words == [one]:
+                    raise
 
 
 def _nearest(torch: SpecifierSet) -> list[SpecifierSet]:

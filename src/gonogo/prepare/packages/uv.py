@@ -50,6 +50,9 @@ _HINT = re.compile(r"Wheels are required for `([A-Za-z0-9][\w.-]*)`")
 WHEELS_ONLY = ("--only-binary", ":all:")
 
 
+_MAX_LISTED = 3
+
+
 class UvFailed(Exception):
     """uv ended with an error; ``text`` is what it printed."""
 
@@ -61,14 +64,30 @@ class UvFailed(Exception):
     def reason(self) -> str:
         """The line that says most."""
         lines = [line.strip() for line in self.text.splitlines() if line.strip()]
-        told = [re.sub(r"^(error|cause): *|^[×╰├─▶ ]+", "", line) for line in lines]
-        errors = [line for line in told if re.search(r"(?i)because|failed|error|no solution|not found", line)]
-        return (errors or told or ["uv said nothing"])[-1 if len(errors) < 2 else 1][:300]
+        told = [
+            re.sub(r"^(error|cause): *|^[×╰├─▶ ]+|,? and only the following versions of .*$", "", line)
+            for line in lines
+        ]
+        errors = [
+            number
+            for number, line in enumerate(told)
+            if re.search(r"(?i)because|failed|error|no solution|not found", line)
+        ]
+        if not told:
+            return "uv said nothing"
+        first = errors[-1 if len(errors) < 2 else 1] if errors else len(told) - 1
+        last = first + 1 if not told[first].endswith(":") else first + 1 + _MAX_LISTED  # what it lists stands below
+        return " ".join(told[first:last])[:300]
 
     @property
     def packages(self) -> tuple[str, ...]:
         """Canonical names of the packages that can't be had; none where something else is wrong."""
         return tuple(dict.fromkeys(canonicalize_name(m[1]) for p in _UNAVAILABLE for m in p.finditer(self.text)))
+
+    def names(self, package: str) -> bool:
+        """Whether it says anything of a package."""
+        text = self.text.lower().replace("_", "-")
+        return re.search(rf"(?<![\w.-]){re.escape(canonicalize_name(package))}(?![\w-])", text) is not None
 
     @property
     def without_wheels(self) -> dict[str, str]:

@@ -27,7 +27,7 @@ from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, all_launchers
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.rehearse.path_access import traced_calls
-from gonogo.virtual.sandbox import probe_reporting
+from gonogo.virtual.lookups import probe_reporting
 
 
 class Question(msgspec.Struct, frozen=True):

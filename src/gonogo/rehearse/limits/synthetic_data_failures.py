@@ -25,6 +25,7 @@ from gonogo.prepare.named_inputs import is_hub_name
 from gonogo.prepare.project_requirements import FILE, USUAL
 from gonogo.prepare.stub_packages import asked_of
 from gonogo.prepare.tested_paths import finds_nothing, tested_path
+from gonogo.rehearse.unset_variables import unset_variable
 
 # What a program raises that meets other rows than it reads, or another model.
 _ROW_ERRORS = frozenset({
@@ -199,6 +200,8 @@ def _names(failure: Failure, path: str) -> bool:
 def _is_of_rows(failure: Failure) -> bool:
     """Whether it arose while rows were read or made into a batch."""
     kind = class_of(failure)
+    if unset_variable(failure) is not None:
+        return False
     if kind == "ZeroDivisionError" and failure.phase == "load":
         return True  # a number of steps, of fewer rows than a batch of all ranks has
     in_vain = kind in ("KeyError", "IndexError") or (kind == "ValueError" and _NOT_IN.search(failure.message))

@@ -58,6 +58,8 @@ class Replaced(msgspec.Struct, frozen=True):
     path: str
     name: str
     """What the caller named it: the first word of its command line."""
+    left_out: bool = False
+    """It is not run: it reaches for another machine in vain, or has no terminal."""
 
 
 class ShellSession:

@@ -36,6 +36,7 @@ from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.training_facts import as_run
 from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
+from gonogo.virtual.lookups import failed_lookups as asked_in_vain
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.operators import (
@@ -59,7 +60,6 @@ from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks import environment_setup, starting
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
-from gonogo.virtual.sandbox import failed_lookups as asked_in_vain
 from gonogo.virtual.sandbox import prepared, spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor

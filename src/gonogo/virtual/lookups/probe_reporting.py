@@ -1,4 +1,4 @@
-"""What a Python program only looks for is reported to the rehearsal's watch (``rehearse/kept/watch.py``), too.
+"""What a Python program only looks for is reported to the rehearsal's watch (``rehearse/path_access.py``), too.
 
 The watch hears of every file that is opened. A look (``os.stat`` and the like) is some fifty thousand calls while a
 framework is imported: in Python's processes it isn't listened for. Here each path is reported once, by an opening that
@@ -17,9 +17,9 @@ import sysconfig
 from collections.abc import Callable
 from typing import Any
 
+from gonogo.virtual.lookups.failed_lookups import looked_for
 from gonogo.virtual.patching.patches import Patches, patch_os
 from gonogo.virtual.protocol.plan import FOR_MODULES
-from gonogo.virtual.sandbox.failed_lookups import looked_for
 
 # What lies there is reported by what is opened, and by the versions of packages.
 _NOT_REPORTED = (

@@ -145,6 +145,11 @@ def looked_for(path: str) -> None:
         _CURRENT[-1].look(path)
 
 
+def not_reached(host: str) -> None:
+    """A host was asked for, and the kernel, or the resolver, had no way to it."""
+    _note("address", host)
+
+
 def _note(kind: Kind, name: Any) -> None:
     if _CURRENT:
         _CURRENT[-1].note(kind, str(name))
@@ -155,9 +160,7 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         return
     position = _READING.get(event)
     if position is None:
-        if event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments:
-            _address(arguments[0])
-        elif event == "os.rename" and isinstance(arguments[1], (str, bytes, os.PathLike)):
+        if event == "os.rename" and isinstance(arguments[1], (str, bytes, os.PathLike)):
             if not _is_own(sys._getframe(1)):
                 _CURRENT[-1].wrote(os.fsdecode(arguments[1]))
         elif event == "subprocess.Popen":
@@ -197,13 +200,6 @@ def _is_read(arguments: tuple[Any, ...]) -> bool:
     if isinstance(mode, str):
         return not set(mode) & set("wax")
     return isinstance(flags, int) and not flags & (os.O_CREAT | os.O_WRONLY)
-
-
-def _address(host: Any) -> None:
-    from gonogo.virtual.sandbox.network import is_local
-
-    if host and not is_local(host):
-        _note("address", host.decode(errors="replace") if isinstance(host, bytes) else host)
 
 
 def _program(executable: Any, words: Any) -> None:
