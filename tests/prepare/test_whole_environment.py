@@ -7,7 +7,6 @@ import os
 import platform
 import subprocess
 import tarfile
-import time
 from importlib import metadata
 from pathlib import Path
 
@@ -81,9 +80,7 @@ def test_the_second_time_it_is_there_already(index: Path, tmp_path: Path) -> Non
     first = build_full_environment(path, (), None)
     for file in index.iterdir():
         file.unlink()
-    started = time.process_time()
     assert build_full_environment(path, (), None) == first
-    assert time.process_time() - started < 1
     with pytest.raises(UserError, match=r"can't create the environment of .*requirements\.txt"):
         build_full_environment(path, ("trl==0.9.3",), None)
     assert [

@@ -18,7 +18,7 @@ from gonogo.trials.cure.invariants import changed_learning
 from gonogo.trials.cure.memory import memory_candidates
 from gonogo.trials.cure.releases import RELEASE, guessed_releases, release_candidates
 from gonogo.trials.cure.request import CureRequest
-from gonogo.trials.cure.trial import Trial, Trier
+from gonogo.trials.cure.trial import Trial, TrialRunner
 from gonogo.trials.cure.writing import set_zero
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class SearchState:
 class CureSearch:
     """One search; :meth:`run` is called once."""
 
-    def __init__(self, request: CureRequest, trier: Trier) -> None:
+    def __init__(self, request: CureRequest, trier: TrialRunner) -> None:
         self._request = request
         self._trier = trier
         self._copy = trier.copy

@@ -85,7 +85,7 @@ def _in_the_way(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 
 @dataclass
-class Trier:
+class TrialRunner:
     """Tries the copy out; counts what it did."""
 
     copy: Copy
