@@ -20,6 +20,7 @@ from gonogo.rehearse.automatic_preparation import automatically_prepared, prepar
 from gonogo.rehearse.ranks.auto import ranks_for
 from gonogo.rehearse.ranks.rank_options import FIRST_AND_LAST
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.workers.keep import check_keep
 
 TRAIN = """\
 from transformers import AutoModelForCausalLM
@@ -118,6 +119,8 @@ def test_a_package_that_the_first_pass_lacked_is_there_in_a_second(
         prepared = prepared_beside(Path.cwd())
         assert prepared is not None
         passes.append((prepared / "environment.txt").read_text())
+        check_keep(request.keep)
+        (project / "kept" / "rank-0").mkdir(parents=True)
         if ABSENT in passes[-1]:
             return samples.rehearsal_record(rank(), world_size=8)
         failure = Failure("ModuleNotFoundError", f"No module named '{ABSENT}'", (), "load", 0)
@@ -125,7 +128,7 @@ def test_a_package_that_the_first_pass_lacked_is_there_in_a_second(
 
     monkeypatch.setattr("gonogo.rehearse.run.rehearse", rehearse)
     monkeypatch.setattr("gonogo.rehearse.automatic_preparation.look", lambda request, on_progress: rank())
-    _, report = prepare_and_rehearse(RehearsalRequest(LAUNCH, yes=True))
+    _, report = prepare_and_rehearse(RehearsalRequest(LAUNCH, yes=True, keep=project / "kept"))
     assert report.verdict is Verdict.GO
     assert len(passes) == 2
 
