@@ -54,6 +54,7 @@ _WRAPPED = Pattern(
     r"|Failed to import transformers\.(?:trainer|training_args|modeling_utils|integrations)\b"
     r"|Could not import module '\w+'"
 )
+_REQUIRED_BY = Pattern(r"is required by ([A-Za-z][\w.-]{0,60}\w)")
 _LOADER = Pattern(r"cannot open shared object file|undefined symbol|DLL load failed")
 _NO_PACKAGE = Pattern(r"No module named '\w+'")
 _IMPORT = Pattern(
@@ -175,10 +176,13 @@ class PythonPackageVersionMismatch(Hazard):
         if cut := next((error for error, code in cut_off(log) if _stack_imports(error, code)), None):
             yield self._found(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := first(log, _WRAPPED)) and not _absent(log):
+            wrapped = next((error for error in log.errors if _WRAPPED.search(one_line(error.message))), None)
+            told = _named(log, wrapped) if wrapped is not None else None
+            cause, cure = told if told is not None else (_CAUSE, _CURE)
             yield self.log_finding(
                 evidence,
-                _CAUSE,
-                cure=_CURE,
+                cause,
+                cure=cure,
                 certainty=Certainty.POSSIBLE if outside or first(log, _LOADER) else Certainty.LIKELY,
                 confirm=_CONFIRM,
             )
@@ -195,8 +199,14 @@ def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]]
     for package in parsed_message(error.type, error.message).packages:
         if package.required:
             there = package.version or versions.get(package.name, "")
+            by = _REQUIRED_BY.search(one_line(error.message))
+            asks = by.group(1) if by is not None else ""
             return (
-                Text("{name}{required} is required{there}.", "需要 {name}{required}{there}。").format(
+                Text(
+                    "{asks} requires {name}{required}{there}." if asks else "{name}{required} is required{there}.",
+                    "{asks} 要求 {name}{required}{there}。" if asks else "需要 {name}{required}{there}。",
+                ).format(
+                    asks=asks,
                     name=package.name,
                     required=package.required,
                     there=Text(f", and {there} is installed", f"，而安装的是 {there}") if there else "",
