@@ -163,24 +163,26 @@ function onKey(event) {
 
 function draw() {
   const page = shown();
-  const host = page.querySelector(".over-time");
-  const chosen = page.querySelector(".chooser select");
-  if (host) {
-    if (data.steps) drawSteps(host, page.querySelector(".at"), data.steps, chosen.value);
-    else drawTimeline(host, page.querySelector(".at"), data.timelines[Number(chosen.value)]);
+  let chosen = null;
+  for (const host of page.querySelectorAll(".over-time")) {
+    const part = host.closest("section");
+    const { value } = part.querySelector(".chooser select");
+    const said = part.querySelector(".at");
+    if (host.dataset.kind === "compared") drawCompared(host, said, data.compared.pairs[Number(value)]);
+    else if (data.steps) drawSteps(host, said, data.steps, value);
+    else drawTimeline(host, said, data.timelines[Number((chosen = value))]);
   }
   for (const lanes of page.querySelectorAll(".lanes")) lanes.parentElement.scrollLeft = lanes.scrollWidth; // where they part
   const icicle = page.querySelector(".icicle");
-  if (icicle) drawModules(icicle, (moduleRoot = moduleTree(data.modules.lists[data.modules.of[Number(chosen?.value ?? 0)] ?? 0])));
+  if (icicle) drawModules(icicle, (moduleRoot = moduleTree(data.modules.lists[data.modules.of[Number(chosen ?? 0)] ?? 0])));
 }
 
 function speak(chosen) {
-  const before = document.querySelectorAll(".chooser select");
-  const selected = [...before].find((one) => one.closest(".tongue").lang === language)?.value;
+  const choices = (tongue) => [...document.querySelectorAll(`.tongue[lang="${tongue}"] .chooser select`)];
+  for (const [index, select] of choices(chosen).entries()) select.value = choices(language)[index].value;
   language = document.documentElement.lang = chosen;
   for (const tongue of document.querySelectorAll(".tongue")) tongue.hidden = tongue.lang !== chosen;
   for (const button of document.querySelectorAll("[data-language]")) button.setAttribute("aria-pressed", String(button.dataset.language === chosen));
-  for (const select of before) if (selected !== undefined) select.value = selected;
   draw();
 }
 
@@ -248,7 +250,7 @@ const openChosen = () => {
 for (const point of document.querySelectorAll(".scatter a")) point.addEventListener("click", () => setTimeout(openChosen));
 openChosen();
 const asked = document.querySelector(`[data-language="${CSS.escape(location.hash.slice(1))}"]`);
-addEventListener("resize", () => { const host = shown().querySelector(".over-time"); if (host?.plot) host.plot.setSize({ width: host.clientWidth, height: 320 }); });
+addEventListener("resize", () => { for (const host of shown().querySelectorAll(".over-time")) host.plot?.setSize({ width: host.clientWidth, height: 320 }); });
 for (const [event, is] of [["beforeprint", true], ["afterprint", false]]) {
   addEventListener(event, () => {
     printing = is;
