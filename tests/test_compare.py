@@ -21,39 +21,10 @@ from gonogo.report import FORMATS, render
 from gonogo.report.html.curves import curve_data
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
-from pages import charted_report
+from pages import rehearsed_report as rehearsed
 from whole_runs import RUNS
 
 GIB = 1 << 30
-
-
-def rehearsed(activations: float = 1.0, outcome: str = "completed", **more: Any) -> Report:
-    """A GO of two ranks whose activations are so many times what they were, and their peak with them."""
-    report = charted_report()
-    assert report.rehearsal is not None
-    ranks = tuple(
-        msgspec.structs.replace(
-            rank,
-            outcome=outcome,
-            peak_reserved_bytes=int((30 + 10 * activations) * GIB),
-            peak_by_category={"parameters": 20 * GIB, "activations": int(10 * GIB * activations)},
-            timelines=tuple(
-                msgspec.structs.replace(
-                    line,
-                    by_category={
-                        name: tuple(int(one * activations) for one in held) if name == "activations" else held
-                        for name, held in line.by_category.items()
-                    },
-                )
-                for line in rank.timelines
-            ),
-            **more.pop("rank", {}),
-        )
-        for rank in report.rehearsal.ranks
-    )
-    rehearsal = msgspec.structs.replace(report.rehearsal, ranks=ranks, **more.pop("rehearsal", {}))
-    verdict = more.pop("verdict", Verdict.GO)
-    return msgspec.structs.replace(report, verdict=verdict, rehearsal=rehearsal, findings=(), **more)
 
 
 def compared(tmp_path: Path, before: Report, after: Report, growth: float = 2.0) -> Report:

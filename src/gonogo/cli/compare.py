@@ -34,12 +34,15 @@ def compare(
     """
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):
+        from gonogo.finding.call import Invocation
         from gonogo.rehearse.baseline import compare_files
         from gonogo.report import known_format
+        from gonogo.report.answer.invoked import called
         from gonogo.report.output import check_writable, publish
 
         known_format(format_)
         check_writable(output)
         report = compare_files(before, after, peak_growth)
+        report = called(report, Invocation(files=(str(before), str(after))))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.exit_status)

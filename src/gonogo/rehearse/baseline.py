@@ -21,6 +21,7 @@ from gonogo.finding.words import CATEGORIES, size
 _ORDER = [Verdict.GO, Verdict.CANNOT_TELL, Verdict.NO_GO]
 _BELOW = 64 << 20
 """Bytes by which a peak may change in any case: allocators and versions move it by so much."""
+_IN_PAGE = re.compile(rb'<script type="application/json" id="report">(.*?)</script>', re.DOTALL)
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 _SPEED = 0.01
 """Of a step's estimated time: what differs by less is the same."""
@@ -103,21 +104,30 @@ class BaselineReport(msgspec.Struct):
 
 def read_earlier(path: Path, label: str = "--against ") -> BaselineReport:
     """The report of a rehearsal, as ``--format json`` wrote it; ``label`` names the option. Raises UserError."""
-    source = SourceFile.read(path)
+    return read_report(SourceFile.read(path).data, str(path), label)
+
+
+def read_report(data: bytes, name: str, label: str = "") -> BaselineReport:
+    """A report of a rehearsal, as JSON or as a page, which has its JSON in it. Raises UserError that names it."""
+    page = _IN_PAGE.search(data)
     try:
-        document: Any = json.loads(source.data)
+        document: Any = json.loads(page[1] if page is not None else data)
         earlier = msgspec.convert(document, BaselineReport, strict=False)
         if document["schema"] != "gonogo.report/1" or (earlier.rehearsal is None and earlier.command != "rehearse"):
             raise ValueError
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise UserError(_NO_REPORT.format(label=label, path=path)) from None
-    earlier.path = str(path)
+        raise UserError(_NO_REPORT.format(label=label, path=name)) from None
+    earlier.path = name
     return earlier
 
 
 def compare_files(before: Path, after: Path, growth: float) -> Report:
     """The report of ``gonogo compare``: the later report's verdict, and what became of the earlier one."""
-    was, now = read_earlier(before, ""), read_earlier(after, "")
+    return compare_reports(read_earlier(before, ""), read_earlier(after, ""), growth)
+
+
+def compare_reports(was: BaselineReport, now: BaselineReport, growth: float) -> Report:
+    """The same of two that were read."""
     comparison = compared(was, now, growth)
     regressed = comparison.reasons if comparison.judged == "regressed" else ()
     return Report("compare", now.verdict, notes=_notes(was, now), regressed=regressed, comparison=comparison)

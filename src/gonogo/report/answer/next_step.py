@@ -106,7 +106,9 @@ def _after_comparison(report: Report, call: Invocation) -> Next:
     found = report.comparison
     assert found is not None
     if report.regressed:
-        words = ["gonogo", "compare", found.before, found.after, "--open"]
+        if not call.files:
+            return Next("", Text("the table and the curves show what grew", "表格与曲线显示增长之处"))
+        words = ["gonogo", "compare", *call.files, "--open"]
         return Next(shlex.join(words), Text("shows both memory curves", "查看两条内存曲线"))
     if not found.next_command:
         return Next("", _NOTHING)
