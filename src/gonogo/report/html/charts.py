@@ -36,6 +36,10 @@ _WORDS = {
     "stood": Text("rank {rank} stalled for {value}", "rank {rank} 停住 {value}"),
     "outside": Text("outside any module", "不属于任何模块"),
     "all": Text("all", "全部"),
+    "lanes": Text(
+        "modules over time: in which module the memory of each moment was allocated",
+        "随时间变化的模块：每个时刻的内存是在哪个模块中分配的",
+    ),
     "before": Text("before", "之前"),
     "after": Text("after", "之后"),
     "phases": Text("phases, in order", "各阶段，按顺序"),

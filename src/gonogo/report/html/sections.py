@@ -19,6 +19,7 @@ from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.finding_markup import diff_markup, finding_markup
 from gonogo.report.html.lanes import lanes
 from gonogo.report.html.markup import element, heading, link, prose, text
+from gonogo.report.html.moments import moment_button
 from gonogo.report.html.over_time import over_time
 from gonogo.report.html.scatter import scatter
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
@@ -65,7 +66,10 @@ def sections(report: Report, language: str) -> Iterator[str]:
         yield from curve_sections(report.comparison, language)
     if report.findings:
         together = enumerate(group_alike(report.findings))
-        found = (finding_markup(alike, language, number) for number, alike in together)
+        found = (
+            finding_markup(alike, language, number, moment_button(alike.finding, report, language))
+            for number, alike in together
+        )
         yield element("section", *found, klass="findings")
     for table in head_tables_of(report, language):
         yield _table(table)

@@ -114,6 +114,7 @@ function drawTimeline(host, said, timeline) {
     value: (plot, bytes) => (bytes === null ? "" : size(bytes)),
   }));
   const axis = axisStyle();
+  let drawBelow = () => {};
   const plot = new uPlot({
     width: host.clientWidth, height: 320, scales: { x: { time: false }, y: { range: (u, low, high) => [0, high * 1.13 || 1] } },
     axes: [
@@ -122,7 +123,7 @@ function drawTimeline(host, said, timeline) {
     ],
     series: [{ label: say("allocations") }, ...areas, ...rest],
     hooks: {
-      draw: [phaseBands(timeline), marksOf(timeline, peak)],
+      draw: [phaseBands(timeline), marksOf(timeline, peak), () => drawBelow()],
       setCursor: [(u) => {
         if (u.cursor.idx == null) u.setLegend({ idx: peak }, false); // unasked it tells of the peak: on paper, and to a finger
         said.textContent = u.cursor.idx == null ? `▼ ${say("peak")} ${describe(timeline, peak)}` : describe(timeline, u.cursor.idx);
@@ -132,6 +133,24 @@ function drawTimeline(host, said, timeline) {
   }, [at, ...sums.toReversed(), ...lines.map((line) => line.values)], host);
   plot.peak = peak;
   host.plot = plot;
+  drawBelow = addLanes(plot, timeline);
+  drawBelow();
+}
+
+// From a finding to its moment: the chart shows that device, and tells of that point.
+function goToMoment(event) {
+  const { timeline, point } = event.currentTarget.dataset;
+  const part = shown().querySelector('.over-time[data-kind="held"]').closest("section");
+  const select = part.querySelector(".chooser select");
+  if (select.value !== timeline) {
+    select.value = timeline;
+    draw();
+  }
+  const host = part.querySelector(".over-time");
+  whole(host.plot);
+  part.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+  host.focus({ preventScroll: true });
+  setTimeout(() => host.plot.setCursor({ left: host.plot.valToPos(host.plot.data[0][Number(point)], "x"), top: 10 }), 50);
 }
 
 function zoom(plot, factor) {
@@ -229,6 +248,7 @@ async function copy(event) {
 }
 
 for (const button of document.querySelectorAll("[data-language]")) button.addEventListener("click", () => speak(button.dataset.language));
+for (const button of document.querySelectorAll(".moment")) button.addEventListener("click", goToMoment);
 for (const button of document.querySelectorAll(".copy")) button.addEventListener("click", copy);
 for (const select of document.querySelectorAll(".chooser select")) select.addEventListener("change", draw);
 for (const host of document.querySelectorAll(".over-time")) host.addEventListener("keydown", onKey);
