@@ -475,6 +475,7 @@ def hazards(
 
 
 _LATER = {
+    "compare": "gonogo.cli.compare",
     "doctor": "gonogo.cli.doctor",
     "gpus": "gonogo.cli.gpus",
     "mcp": "gonogo.cli.mcp.command",
