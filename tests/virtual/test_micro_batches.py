@@ -10,7 +10,9 @@ from virtual.strategies import TRAINER
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.evidence.rehearsal.work import PhaseWork
 
+pytestmark = pytest.mark.slow
 EIGHT = "gradient_accumulation_steps=8"
+IN_ORDER = 'train_sampling_strategy="sequential"'
 OFFLOAD = "zero(3, optimizer='cpu', parameters='cpu')"
 
 PADDED = """
@@ -21,7 +23,7 @@ class Padded(Tokens):
         return item
 Tokens = Padded
 """
-SHARED = """
+COUNTING = """
 class Counts(Trainer):
     turn = 0
     def training_step(self, *args, **kwargs):
@@ -32,22 +34,28 @@ Trainer = Counts
 
 ALIKE = {
     "zero-3 offload": f"train(model(), {OFFLOAD}, gradient_checkpointing=True, {EIGHT})",
-    "zero-2": f"train(model(), zero(2), {EIGHT})",
     "ddp": f"train(model(attn_implementation='eager'), {EIGHT})",
-    "lora": f"train(with_lora(model()), zero(2), {EIGHT})",
     "padded": PADDED.replace("LENGTH(index)", "32 + index % 32") + f"train(model(), zero(2), {EIGHT})",
 }
 """Programs whose micro-batches are alike."""
 UNLIKE = {
-    "some padded": PADDED.replace("LENGTH(index)", "64 - index // 2 % 2") + f"train(model(), zero(2), {EIGHT})",
-    "of its own count": f"{SHARED}train(model(), zero(2), {EIGHT})",
-    "of few": "train(model(), zero(2), gradient_accumulation_steps=3)",
-    "of growing length": """
+    "of masks that decide": f"""
+class Masked(Trainer):
+    def compute_loss(self, model, inputs, *args, **kwargs):
+        whole = bool(inputs["attention_mask"].all())
+        extra = torch.ones(1 << 22, device="cuda") if whole else None
+        return super().compute_loss(model, inputs, *args, **kwargs)
+Trainer = Masked
+{PADDED.replace("LENGTH(index)", "64 - index // 16 % 2")}
+train(model(), zero(2), {EIGHT}, {IN_ORDER})
+""",
+    "of its own count": f"{COUNTING}train(model(), zero(2), {EIGHT})",
+    "of growing length": f"""
 class Longer(Tokens):
     def __getitem__(self, index):
-        return {name: value[: 16 + index // 2] for name, value in super().__getitem__(index).items()}
+        return {{name: value[: 16 + index // 16] for name, value in super().__getitem__(index).items()}}
 Tokens = Longer
-train(model(), zero(2), gradient_accumulation_steps=8, train_sampling_strategy="sequential")
+train(model(), zero(2), {EIGHT}, {IN_ORDER})
 """,
     "that keeps tensors": f"""
 kept = []

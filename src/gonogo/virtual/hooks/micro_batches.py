@@ -7,7 +7,8 @@ variables. So one is not run where
   kinds, and the allocator's large blocks at the same places; and has left memory as it was;
 - the batch has the same shapes, and its values come to the same wherever that other one's were read
   (:class:`gonogo.virtual.values.value_trace.ValueTrace`);
-- the trainer keeps no count of its micro-batches, and met no condition that is answered now so, now so.
+- neither the trainer nor a module of the model has counted a micro-batch, and no condition on unknown values was met,
+  which is answered now so, now so.
 
 The first and the last of each step are always run: they set gradients rather than add to them, and reduce them.
 What the other one has counted (operators, collectives, work, assumptions) is added once more.
@@ -119,13 +120,16 @@ class _Run:
 class MicroBatches:
     """Which micro-batches of transformers' Trainer are run.
 
-    ``tallies``: what is counted by the whole process; ``every``: whether each is run.
+    ``tallies``: what is counted by the whole process; ``every``: whether each is run; ``agree``: whether all ranks that
+    are rehearsed together say that this one repeats, given what this rank says.
     """
 
     def __init__(
-        self, life: Lifecycle, memory: MemoryRecord, tallies: Callable[[], Sequence[Tally]], every: Callable[[], bool]
-    ) -> None:
+        self, life: Lifecycle, memory: MemoryRecord, tallies: Callable[[], Sequence[Tally]],
+        every: Callable[[], bool], agree: Callable[[bool], bool],
+    ) -> None:  # fmt: skip
         self._every = every
+        self._agree = agree
         self._life = life
         self._memory = memory
         self._tallies = tallies
@@ -159,23 +163,25 @@ class MicroBatches:
             return run(model, *args, **kwargs)
         reals: list[torch.Tensor] = []
         batch = _described((args, kwargs), reals)
-        if batch is None:
-            return run(model, *args, **kwargs)
         before = self._state()
         known = self._known
-        if known is not None and known.batch == batch and known.before == before:
-            known.is_neutral = known.is_neutral or self._is_next
-            if known.is_neutral and known.only_in_step in (None, self._life.step) and known.trace.holds_for(reals):
-                return self._count(known)
+        repeats = known is not None and self._repeats(known, batch, before, reals)
+        if self._agree(repeats) and known is not None:  # by all ranks, so by this one: ``known`` is there
+            return self._count(known)
         self._known = None
+        if batch is None:
+            return run(model, *args, **kwargs)
         whole = functools.partial(run, model, *args, **kwargs)
         result, self._known = self._traced(trainer, whole, batch, before, reals)
         return result
 
-    @property
-    def _is_next(self) -> bool:
-        """Whether the last one that was traced is the one before this one."""
-        return self._known_at == self._total - 1
+    def _repeats(self, known: _Run, batch: Hashable, before: tuple[object, ...], reals: Sequence[torch.Tensor]) -> bool:
+        """Whether this micro-batch would do what the known one did."""
+        if known.batch != batch or known.before != before:
+            return False
+        known.is_neutral = known.is_neutral or self._known_at == self._total - 1  # it was the one before this one
+        speaks_for_it = known.is_neutral and known.only_in_step in (None, self._life.step)
+        return speaks_for_it and known.trace.holds_for(reals)
 
     def _state(self) -> tuple[object, ...]:
         return tuple((str(device), record.state()) for device, record in self._memory.devices.items())
@@ -191,6 +197,7 @@ class MicroBatches:
         others = [trainer.accelerator, model, getattr(model, "optimizer", None)]
         tallies = [*self._tallies(), own, *(NumbersTally(one) for one in others if one is not None)]
         counted = [dict(one.numbers()) for one in tallies]
+        of_modules = _module_numbers(trainer, model)
         branches, numbers = ledger.branches, ledger.made_numbers
         trace = ValueTrace(reals)
         with trace:
@@ -198,6 +205,7 @@ class MicroBatches:
         counts = [(one, _grown(old, one.numbers())) for one, old in zip(tallies, counted, strict=True)]
         keeps_count = 1 in dict(zip(map(id, tallies), (grown for _, grown in counts), strict=True))[id(own)].values()
         loss = _loss_of(result)
+        keeps_count = keeps_count or _module_numbers(trainer, model) != of_modules
         if loss is None or keeps_count or ledger.branches != branches:
             return result, None
         self._known_at = self._total
@@ -224,6 +232,18 @@ class MicroBatches:
 
 def _grown(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
     return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
+
+
+def _module_numbers(trainer: Any, wrapped: Any) -> dict[tuple[int, str], int]:
+    """The whole numbers that the model's modules keep; ZeRO-3's own count parameters, and are those of the engine."""
+    modules = trainer.model.modules() if isinstance(trainer.model, torch.nn.Module) else ()
+    return {
+        (id(module), name): value
+        for module in modules
+        if module is not wrapped
+        for name, value in vars(module).items()
+        if type(value) is int and not name.startswith("ds_")
+    }
 
 
 def _loss_of(result: Any) -> _Loss | None:

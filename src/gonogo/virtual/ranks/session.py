@@ -76,6 +76,7 @@ STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-
 """Packages whose _versions the record names."""
 
 
+_REPEATS = "whether this micro-batch repeats the one before"
 _END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
 __all__ = ["Session", "data_dependent", "embedding_bounds", "grouped_products", "native_functions", "writes"]
@@ -281,12 +282,18 @@ class Session:
         return record
 
     def _micro_batches(self) -> MicroBatches:
-        """Which micro-batches are run: all of a rank that meets others, or is followed event by event."""
+        """Which micro-batches are run: all of a rank that is followed event by event."""
 
         def every() -> bool:
-            return self.plan.every or self.peers is not None or self.recorder is not None
+            return self.plan.every or self.recorder is not None
 
-        return MicroBatches(self.life, self.memory, self._tallies, every)
+        def agree(repeats: bool) -> bool:
+            if self.peers is None:
+                return repeats
+            answers = self.peers.ask(_REPEATS, b"%d" % repeats)
+            return answers is not None and set(answers) == {b"1"}
+
+        return MicroBatches(self.life, self.memory, self._tallies, every, agree)
 
     def _tallies(self) -> list[Tally]:
         """What is counted of the program."""
