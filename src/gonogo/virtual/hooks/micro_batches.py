@@ -137,6 +137,8 @@ class MicroBatches:
         self._known_at = 0
         """The number of the last one that was traced."""
         self._is_first = True
+        self._numbered: list[tuple[torch.nn.Module, str]] = []
+        """The whole numbers that the model's modules have, before ZeRO-3 gives them its own."""
         self._total = self._counted = 0
 
     @contextmanager
@@ -148,10 +150,17 @@ class MicroBatches:
             return
         trainer.training_step = functools.partial(self._step, trainer, trainer.training_step)
         self._known, self._is_first = None, True
+        self._numbered = [
+            (module, name)
+            for module in (trainer.model.modules() if isinstance(trainer.model, torch.nn.Module) else ())
+            for name, value in vars(module).items()
+            if type(value) is int
+        ]
         try:
             yield
         finally:
             del trainer.training_step
+            self._numbered = []
 
     def _step(self, trainer: Any, run: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
         is_last, is_first = trainer.accelerator.sync_gradients, self._is_first
@@ -183,6 +192,9 @@ class MicroBatches:
         speaks_for_it = known.is_neutral and known.only_in_step in (None, self._life.step)
         return speaks_for_it and known.trace.holds_for(reals)
 
+    def _of_modules(self) -> list[Any]:
+        return [vars(module).get(name) for module, name in self._numbered]
+
     def _state(self) -> tuple[object, ...]:
         return tuple((str(device), record.state()) for device, record in self._memory.devices.items())
 
@@ -197,7 +209,7 @@ class MicroBatches:
         others = [trainer.accelerator, model, getattr(model, "optimizer", None)]
         tallies = [*self._tallies(), own, *(NumbersTally(one) for one in others if one is not None)]
         counted = [dict(one.numbers()) for one in tallies]
-        of_modules = _module_numbers(trainer, model)
+        of_modules = self._of_modules()
         branches, numbers = ledger.branches, ledger.made_numbers
         trace = ValueTrace(reals)
         with trace:
@@ -205,7 +217,7 @@ class MicroBatches:
         counts = [(one, _grown(old, one.numbers())) for one, old in zip(tallies, counted, strict=True)]
         keeps_count = 1 in dict(zip(map(id, tallies), (grown for _, grown in counts), strict=True))[id(own)].values()
         loss = _loss_of(result)
-        keeps_count = keeps_count or _module_numbers(trainer, model) != of_modules
+        keeps_count = keeps_count or self._of_modules() != of_modules
         if loss is None or keeps_count or ledger.branches != branches:
             return result, None
         self._known_at = self._total
@@ -232,18 +244,6 @@ class MicroBatches:
 
 def _grown(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
     return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
-
-
-def _module_numbers(trainer: Any, wrapped: Any) -> dict[tuple[int, str], int]:
-    """The whole numbers that the model's modules keep; ZeRO-3's own count parameters, and are those of the engine."""
-    modules = trainer.model.modules() if isinstance(trainer.model, torch.nn.Module) else ()
-    return {
-        (id(module), name): value
-        for module in modules
-        if module is not wrapped
-        for name, value in vars(module).items()
-        if type(value) is int and not name.startswith("ds_")
-    }
 
 
 def _loss_of(result: Any) -> _Loss | None:
