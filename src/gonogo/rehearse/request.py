@@ -43,6 +43,8 @@ class RehearsalRequest:
     count_work: bool = False
     use_cache: bool = True
     only_looks: bool = False
+    every: bool = False
+    """Run each micro-batch of gradient accumulation."""
     as_installed: bool = False
     unconfined: bool = False
     """Run the programs without anything that keeps them from the user's files, where the kernel offers no means."""
