@@ -143,6 +143,18 @@ def test_grouped_products_are_written_where_they_were_asked(tex: Any) -> None:
         tex.te_general_grouped_gemm(weights, False, *given[2:], False, workspace, 1024, False, False, 132)
 
 
+def test_matrices_in_one_memory(tex: Any) -> None:
+    sizes = torch.tensor([3, 0, 7], device="cuda")
+    assert tex.splits_to_offsets(sizes, 16).tolist() == [0, 48, 48, 160]
+    kinds = {"strides": [1, 16], "include_leading_zero": [False, True], "dtypes": [torch.int32, torch.int64]}
+    on_device, (ends, begins) = tex.splits_to_offsets_multi(sizes.cpu(), torch.device("cuda"), **kinds)
+    assert (on_device.device.type, ends.tolist(), begins.tolist()) == ("cuda", [3, 3, 10], [0, 48, 48, 160])
+    first, second = tex.bulk_allocate([(3, 5), (2,)], [torch.bfloat16, torch.float32])
+    assert (tuple(first.shape), second.dtype, first.cell is second.cell) == ((3, 5), torch.float32, True)
+    with pytest.raises(RuntimeError, match="must have dtype int64"):
+        tex.splits_to_offsets(sizes.int(), 16)
+
+
 def test_norms_keep_their_statistics_in_float32(tex: Any) -> None:
     inputs, weight = on_gpu(5, 2, 16), on_gpu(16)
     kind = tex.DType.kBFloat16

@@ -32,17 +32,12 @@ _FOR_ANY_MACHINE = re.compile(
 
 PYTHON_ALONE = {
     "transformer-engine": (
-        "einops",
-        "importlib-metadata",
-        "nvdlfw-inspect",
-        "onnx",
-        "onnxscript",
-        "packaging",
-        "pydantic",
+        *("einops", "importlib-metadata", "nvdlfw-inspect", "onnx", "onnxscript", "packaging", "pydantic", "triton"),
     )
 }
 """Packages whose Python is a wheel of its own, with what that Python imports: the compiled part comes by an extra, and
-has a stand-in here. Read in build_tools/pytorch.py and setup.py of Transformer Engine 2.17.1."""
+has a stand-in here. Read in build_tools/pytorch.py and setup.py of Transformer Engine 2.17.1; Triton comes with a torch
+for CUDA."""
 
 NEEDS_A_WHEEL = frozenset({"tokenizers", "safetensors", "hf-xet", "sentencepiece", "regex", "xxhash", "pyyaml"})
 """Compiled, but for no torch in particular: laid over where there is a wheel for this Python, never built."""

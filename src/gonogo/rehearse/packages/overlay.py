@@ -17,7 +17,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.packages.cache import PackageNotInstallable, folder_with, requirements_in, version_in, was_built
 from gonogo.rehearse.packages.compatible_release import fitting_release, misfits
 from gonogo.rehearse.packages.installed import installed_version, satisfied
-from gonogo.rehearse.packages.names import PYTHON_ALONE, STACK, can_overlay
+from gonogo.rehearse.packages.names import PYTHON_ALONE, STACK, can_overlay, needs_cuda
 from gonogo.rehearse.packages.places import Say
 from gonogo.rehearse.packages.requested import requested_by_options
 
@@ -86,9 +86,11 @@ class _OverlayBuilder:
             return
         self._folders[name] = folder
         self._versions[name] = version_in(folder, name)
-        of_its_python = [Requirement(line) for line in PYTHON_ALONE.get(name, ())]
-        for requirement in (*requirements_in(folder, name), *of_its_python):
+        for requirement in requirements_in(folder, name):
             self._require(name, requirement)
+        for line in PYTHON_ALONE.get(name, ()):
+            if not needs_cuda(line) and installed_version(line) is None and line not in self._versions:
+                self.lay(line, SpecifierSet(), asked=False)
 
     def _require(self, owner: str, requirement: Requirement) -> None:
         name = canonicalize_name(requirement.name)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from gonogo.finding import Text
-from gonogo.virtual.kernels.transformer_engine.kernels import ASSUMED
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import ASSUMED
 from gonogo.virtual.kernels.transformer_engine.module import NAME, make_module
 from gonogo.virtual.patching.after_import import after_import, import_within
 from gonogo.virtual.patching.patches import Patches

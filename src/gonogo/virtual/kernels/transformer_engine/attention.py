@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import CUDNN, NOT_COVERED, CompiledFunctions
 from gonogo.virtual.kernels.transformer_engine.constants import (
     BiasType,
     DType,
@@ -24,7 +25,6 @@ from gonogo.virtual.kernels.transformer_engine.constants import (
     QkvLayout,
     SoftmaxType,
 )
-from gonogo.virtual.kernels.transformer_engine.kernels import CUDNN, NOT_COVERED, Kernels
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -34,7 +34,7 @@ _CAUSAL_ALIGNED_LAST = ("CAUSAL_BOTTOM_RIGHT_MASK", "PADDING_CAUSAL_BOTTOM_RIGHT
 _PADDED = ("PADDING_MASK", "PADDING_CAUSAL_MASK", "PADDING_CAUSAL_BOTTOM_RIGHT_MASK")
 
 
-class Attention(Kernels):
+class Attention(CompiledFunctions):
     """``fused_attn_fwd`` and ``fused_attn_bwd``."""
 
     def get_cudnn_version(self) -> int:

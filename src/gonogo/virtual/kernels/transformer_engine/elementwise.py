@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions, two_dimensional
 from gonogo.virtual.kernels.transformer_engine.constants import QkvFormat, torch_dtype
-from gonogo.virtual.kernels.transformer_engine.kernels import Kernels, two_dimensional
 
 _HALF = (torch.float16, torch.bfloat16)
 _GATED = ("glu", "geglu", "qgeglu", "reglu", "sreglu", "swiglu", "clamped_swiglu", "situglu")
@@ -22,7 +22,7 @@ _BACKWARD = (
 _WITH_BIAS = ("dbias_dgelu", "dbias_dsilu", "dbias_drelu", "dbias_dqgelu", "dbias_dsrelu")
 
 
-class Norms(Kernels):
+class Norms(CompiledFunctions):
     """LayerNorm and RMSNorm, with the statistics that they keep."""
 
     def layernorm_fwd(
@@ -101,7 +101,7 @@ class Norms(Kernels):
         return dx
 
 
-class Activations(Kernels):
+class Activations(CompiledFunctions):
     """Activations and their backward: an output, nothing else."""
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -127,7 +127,7 @@ class Activations(Kernels):
         return [self._new((grad.shape[-1],), grad.dtype, grad), gradient]
 
 
-class Rotary(Kernels):
+class Rotary(CompiledFunctions):
     """Rotary embeddings (csrc/extensions/apply_rope.cpp)."""
 
     def fused_rope_forward(
@@ -182,7 +182,7 @@ def _check_frequencies(freqs: torch.Tensor) -> None:
     check(freqs.dtype == torch.float32, "Dtype of the freqs tensor must be float")
 
 
-class Softmax(Kernels):
+class Softmax(CompiledFunctions):
     """Scaled softmax of attention scores: an output forward, in place backward."""
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -207,7 +207,7 @@ class Softmax(Kernels):
         return gradient
 
 
-class Dropout(Kernels):
+class Dropout(CompiledFunctions):
     """Dropout with a mask of bits."""
 
     def dropout_fwd(

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
 from gonogo.virtual.kernels.transformer_engine.constants import RoutingMapFormat
-from gonogo.virtual.kernels.transformer_engine.kernels import Kernels
 
 _SCORES = ("softmax", "sigmoid", "sqrtsoftplus")
 
 
-class Router(Kernels):
+class Router(CompiledFunctions):
     """Scores, the best of them, and the loss that balances experts."""
 
     def fused_topk_with_score_function_fwd(
@@ -84,7 +84,7 @@ class Router(Kernels):
         return self._new(logits.shape, torch.bool, logits)
 
 
-class Permutation(Kernels):
+class Permutation(CompiledFunctions):
     """Tokens in the order of their experts, by indices, and back."""
 
     def moe_permute_fwd(

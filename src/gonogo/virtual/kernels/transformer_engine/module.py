@@ -10,17 +10,21 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual.kernels.transformer_engine.attention import Attention
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import NOT_COVERED, CompiledFunctions
 from gonogo.virtual.kernels.transformer_engine.constants import ENUMERATIONS
 from gonogo.virtual.kernels.transformer_engine.elementwise import Activations, Dropout, Norms, Rotary, Softmax
 from gonogo.virtual.kernels.transformer_engine.experts import Permutation, Router
-from gonogo.virtual.kernels.transformer_engine.kernels import NOT_COVERED, Kernels
+from gonogo.virtual.kernels.transformer_engine.grouped_tensors import GroupedTensors
 from gonogo.virtual.kernels.transformer_engine.optimizers import Optimizers
 from gonogo.virtual.kernels.transformer_engine.products import Products
 from gonogo.virtual.kernels.transformer_engine.sequences import Sequences
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 NAME = "transformer_engine_torch"
-_PARTS = (Products, Norms, Activations, Rotary, Softmax, Dropout, Attention, Router, Permutation, Optimizers, Sequences)
+_PARTS = (
+    *(Products, GroupedTensors, Norms, Activations, Rotary, Softmax, Dropout, Attention, Router, Permutation),
+    *(Optimizers, Sequences),
+)
 _QUANTIZING = """
 bgrad_group_quantize compute_amax create_empty_quantized_tensor dequantize fp8_block_scaling_compute_partial_amax
 fp8_block_scaling_partial_cast fp8_transpose fused_amax_and_scale_update_after_reduction group_dequantize group_quantize
@@ -34,11 +38,10 @@ nvfp4_multi_tensor_compute_partial_amax nvfp4_multi_tensor_fused_scale nvfp4_qua
 swizzle_scales_for_gemm_ get_device_pointer_for_data_and_scales
 """
 _OTHERS = """
-bulk_overlap_ag_with_external_gemm convert_host_pointers_to_tensor copy_data_ptrs_to_device create_nvshmem_tensor
+bulk_overlap_ag_with_external_gemm convert_host_pointers_to_tensor create_nvshmem_tensor
 cusolvermp_ctx_create cusolvermp_ctx_destroy init_nvshmem_backend newton_schulz nvshmem_finalize
-nvshmem_send_on_current_stream nvshmem_wait_on_current_stream splits_to_offsets splits_to_offsets_multi bulk_allocate
-te_general_grouped_gemm_for_discrete_in te_general_grouped_gemm_for_discrete_out
-te_general_grouped_gemm_for_grouped_tensor fused_moe_aux_loss_fwd_graph_safe fused_topk_with_score_function_qb_fwd
+nvshmem_send_on_current_stream nvshmem_wait_on_current_stream
+fused_moe_aux_loss_fwd_graph_safe fused_topk_with_score_function_qb_fwd
 thd_copy_valid_tokens_from_per_split_to_rank_local thd_cp_rank_order_to_sequence_order
 thd_sequence_order_to_cp_rank_order scaled_clamped_dswiglu scaled_clamped_swiglu scaled_dsituglu scaled_dsrelu
 scaled_dswiglu scaled_situglu scaled_srelu scaled_swiglu
@@ -69,7 +72,7 @@ def make_module(
     return module
 
 
-def _functions_of(part: Kernels) -> dict[str, Callable[..., Any]]:
+def _functions_of(part: CompiledFunctions) -> dict[str, Callable[..., Any]]:
     found = {name: getattr(part, name) for name in vars(type(part)) if not name.startswith("_") and name != "functions"}
     return found | (part.functions() if hasattr(part, "functions") else {})
 

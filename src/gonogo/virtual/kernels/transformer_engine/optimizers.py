@@ -1,4 +1,4 @@
-"""Kernels over lists of tensors: optimizers, norms, scaling (csrc/extensions/multi_tensor/)."""
+"""CompiledFunctions over lists of tensors: optimizers, norms, scaling (csrc/extensions/multi_tensor/)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
-from gonogo.virtual.kernels.transformer_engine.kernels import Kernels
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
 
 _BLOCKS = 320
 _READ_FIRST = {
@@ -19,7 +19,7 @@ _READ_FIRST = {
 """How many of the lists, from the first, are read alone: gradients, what is scaled."""
 
 
-class Optimizers(Kernels):
+class Optimizers(CompiledFunctions):
     """What they write, and for norms what they allocate."""
 
     def functions(self) -> dict[str, Callable[..., Any]]:

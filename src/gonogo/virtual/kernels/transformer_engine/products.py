@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import NOT_COVERED, CompiledFunctions, two_dimensional
 from gonogo.virtual.kernels.transformer_engine.constants import torch_dtype
-from gonogo.virtual.kernels.transformer_engine.kernels import NOT_COVERED, Kernels, two_dimensional
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _POINTERS, _ALIGNMENT = 16, 256
 
 
-class Products(Kernels):
+class Products(CompiledFunctions):
     """``generic_gemm`` and the grouped products."""
 
     def generic_gemm(

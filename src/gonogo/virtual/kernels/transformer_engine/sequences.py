@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from gonogo.virtual.kernels.transformer_engine.kernels import Kernels
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
 
 
-class Sequences(Kernels):
+class Sequences(CompiledFunctions):
     """Halves of sequences, and partial results put together."""
 
     def thd_read_half_tensor(self, tensor: torch.Tensor, cu_seqlens: torch.Tensor, half_idx: int) -> Any:
@@ -55,7 +55,7 @@ class Sequences(Kernels):
     ) -> Any:
         """Which tokens are this rank's: the chunk at its place from the front, and the one from the back."""
         self._takes(cu_seqlens)
-        ends = _known(cu_seqlens)
+        ends = self._known(cu_seqlens)
         if ends is None:
             return self._new((total_tokens // world_size,), torch.int32, cu_seqlens)
         found: list[int] = []
@@ -64,10 +64,3 @@ class Sequences(Kernels):
             for place in (rank, 2 * world_size - 1 - rank):
                 found += range(begin + place * chunk, begin + (place + 1) * chunk)
         return torch.tensor(found, dtype=torch.int32, device=cu_seqlens.device)
-
-
-def _known(numbers: torch.Tensor) -> list[int] | None:
-    """Their values, where they are known."""
-    mode = getattr(type(numbers), "virtual_mode", None)
-    known = mode.known_values(numbers) if mode is not None else numbers
-    return None if known is None else [int(number) for number in known.tolist()]

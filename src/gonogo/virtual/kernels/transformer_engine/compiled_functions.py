@@ -23,7 +23,7 @@ CUDNN = 92000
 """The cuDNN that is taken to be there: what it can do decides which attention is used."""
 
 
-class Kernels:
+class CompiledFunctions:
     """A part of the compiled module: its public methods are functions of it."""
 
     def __init__(
@@ -41,6 +41,13 @@ class Kernels:
         made = torch.empty(tuple(shape), dtype=dtype, device=like.device)
         self._written(made)
         return made
+
+    @staticmethod
+    def _known(numbers: torch.Tensor) -> list[int] | None:
+        """Their values, where they are known."""
+        mode = getattr(type(numbers), "virtual_mode", None)
+        known = mode.known_values(numbers) if mode is not None else numbers
+        return None if known is None else [int(number) for number in known.tolist()]
 
     def _takes(self, *operands: Any, quantizer: Any = None) -> None:
         """What every kernel of bf16 training asks of what it is given: plain tensors on the accelerator."""
