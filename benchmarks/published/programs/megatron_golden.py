@@ -4,8 +4,7 @@
 
 The settings are the test's own, without its paths: the data are Megatron's mock data with a vocabulary as large as the
 test's, unless it makes its data itself; nothing is loaded or saved, and it is the first of repeated
-runs. Apex's layer norm, which keeps as much for the backward, is replaced by torch's. On Python 3.11
-``typing.override``, all that Megatron-LM takes of 3.12, is put in place.
+runs. On Python 3.11 ``typing.override``, all that Megatron-LM takes of 3.12, is put in place.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def arguments(settings: dict[str, object]) -> list[str]:
             continue
         words += [name] if value is True else [name, *str(value).replace("${REPEAT}", "1").split()]
     has_own = "--tokenizer-type" in settings and "--vocab-size" in settings
-    return [*words, *(() if has_own else _MADE_DATA), "--no-persist-layer-norm"]
+    return words if has_own else [*words, *_MADE_DATA]
 
 
 def main() -> None:
