@@ -14,9 +14,9 @@ import samples
 from gonogo.evidence.prepared import FOLDER, read_prepared
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord
 from gonogo.finding import Verdict
+from gonogo.prepare.prepare import launches_of
+from gonogo.prepare.provided_files import note_on, prepared_beside
 from gonogo.rehearse.automatic_preparation import automatically_prepared, prepare_and_rehearse
-from gonogo.rehearse.prepared.prepare import launches_of
-from gonogo.rehearse.prepared.provided_files import note_on, prepared_beside
 from gonogo.rehearse.ranks.auto import ranks_for
 from gonogo.rehearse.ranks.rank_options import FIRST_AND_LAST
 from gonogo.rehearse.request import RehearsalRequest

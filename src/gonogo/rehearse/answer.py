@@ -21,13 +21,12 @@ from gonogo.judge.explained import Places
 from gonogo.judge.merge import merge_findings
 from gonogo.judge.rehearsal_findings import findings_in_rehearsal
 from gonogo.judge.rehearsal_summary import rehearsal_summary, seen_from
+from gonogo.prepare.packages.names import STACK
 from gonogo.rehearse import run
 from gonogo.rehearse.disproved import RehearsalEvidence
 from gonogo.rehearse.limits.certificate import certificate_line
-from gonogo.rehearse.packages.names import STACK
-from gonogo.rehearse.prepared.provided_files import in_prepared_environment
 from gonogo.rehearse.progress import OnProgress
-from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 
 _MAX_PACKAGES = 3
 
@@ -294,8 +293,8 @@ def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) ->
             ),
         )
     chinese = record.skipped_zh or record.skipped
-    for english, other in zip(record.skipped, chinese, strict=True):
-        yield Skipped(*map(Text, english, other))
+    for (what_en, why_en), (what_zh, why_zh) in zip(record.skipped, chinese, strict=True):
+        yield Skipped(Text(what_en, what_zh), Text(why_en, why_zh))
 
 
 def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[tuple[Text, Text]]:

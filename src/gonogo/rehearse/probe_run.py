@@ -7,7 +7,7 @@ from dataclasses import replace
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.packages.consent import NotAgreed
+from gonogo.prepare.packages.consent import NotAgreed
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.ranks.world import CountNotSaid
 from gonogo.rehearse.request import RehearsalRequest

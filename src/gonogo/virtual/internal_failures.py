@@ -23,7 +23,6 @@ import torch
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.finding import Text
-from gonogo.virtual.sandbox.network import REFUSED
 from gonogo.virtual.sandbox.questions import asked_for
 from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor
@@ -114,11 +113,10 @@ _GUARD = Text(
 )
 
 _NO_NETWORK = re.compile(
-    re.escape(REFUSED.en.partition("{host}")[2])
-    + r"|OfflineModeIsEnabled|offline mode is enabled|outgoing traffic has been disabled"
+    r"OfflineModeIsEnabled|offline mode is enabled|outgoing traffic has been disabled"
     r"|[Cc]ouldn't connect to '?https?://|Couldn't reach .{1,200} on the Hub|\(offline mode|Cannot reach https?://"
     r"|cannot be accessed in offline mode|Max retries exceeded with url|Failed to establish a new connection"
-    r"|Name or service not known|Network is unreachable"
+    r"|Name or service not known|Temporary failure in name resolution|Network is unreachable"
 )
 _OFFLINE = {
     "OfflineModeIsEnabled", "LocalEntryNotFoundError", "gaierror", "NameResolutionError", "MaxRetryError",

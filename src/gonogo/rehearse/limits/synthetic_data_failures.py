@@ -14,18 +14,18 @@ from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord
 from gonogo.finding import Text
-from gonogo.rehearse.environment_mismatch import (
+from gonogo.prepare.environment_mismatch import (
     distribution_of,
     is_project_module,
     suggested_packages,
     unavailable_packages,
 )
-from gonogo.rehearse.missing_files import lies_elsewhere
-from gonogo.rehearse.prepared.named_inputs import is_hub_name
-from gonogo.rehearse.prepared.project_requirements import FILE, USUAL
-from gonogo.rehearse.prepared.stub_packages import asked_of
-from gonogo.rehearse.tested_paths import finds_nothing, tested_path
-from gonogo.rehearse.unset_variables import unset_variable
+from gonogo.prepare.missing_files import lies_elsewhere
+from gonogo.prepare.named_inputs import is_hub_name
+from gonogo.prepare.project_requirements import FILE, USUAL
+from gonogo.prepare.stub_packages import asked_of
+from gonogo.prepare.tested_paths import finds_nothing, tested_path
+from gonogo.prepare.unset_variables import unset_variable
 
 # What a program raises that meets other rows than it reads, or another model.
 _ROW_ERRORS = frozenset({

@@ -103,10 +103,6 @@ def files_of(folder: str, kind: str | None) -> Iterator[str]:
     yield from sorted(found)
 
 
-def _has(names: _Names, folder: str, name: str, kind: str | None, filename: Any, **kwargs: Any) -> bool:
-    return os.path.exists(names.file(name, folder, None, str(filename)))
-
-
 def _info(module: Any, folder: str, name: str, kind: str | None, *args: Any, **kwargs: Any) -> Any:
     """What a repository says of itself. Nothing of its tags is known that tell where it comes from."""
     of_data = kind == "dataset"
