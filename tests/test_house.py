@@ -278,7 +278,7 @@ MAY_IMPORT = {
 # Distributions whose module has another name.
 MODULES = {"google_re2": "re2", "pyyaml": "yaml"}
 # What gonogo itself puts in the place of a package that needs a GPU to be built; see virtual/stand_ins.
-STOOD_IN = {"flash_attn", "flash_attn_2_cuda", "xformers"}
+STOOD_IN = {"flash_attn", "flash_attn_2_cuda", "xformers", "fast_layer_norm", "fused_layer_norm_cuda"}
 # What extras of their own bring, and a sentence asks for where it is missing.
 OPTIONAL = {"PIL", "uv", "pyarrow", "mcp", "pygls", "lsprotocol", "anyio", "pydantic", "typing_extensions", "IPython"}
 OPTIONAL |= {"starlette", "uvicorn", "openai"}

@@ -20,10 +20,10 @@ from gonogo.evidence.rehearsal.record import (
     RehearsalRecord,
 )
 from gonogo.prepare.prepare import InEnvironment, options_of, prepare
+from gonogo.prepare.unset_variables import unset_variable
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.synthetic_data_failures import why_of_data
 from gonogo.rehearse.limits.world import ProjectWorld
-from gonogo.rehearse.unset_variables import unset_variable
 
 PROGRAM = """\
 import sys

@@ -151,6 +151,20 @@ def test_what_can_not_be_had_is_named_and_another_version_taken(index: Path, tmp
     assert told["torch==1.13.1"] == f"rehearsed with torch {metadata.version('torch')}"
 
 
+@pytest.mark.parametrize(
+    ("line", "version"), [("fast", None), ("fast==0.3.1.dev5", "0.3.1.dev5"), ("nightly", "2026.1.dev5")]
+)
+def test_a_development_release_is_taken_where_it_is_named_or_there_is_nothing_else(
+    index: Path, tmp_path: Path, line: str, version: str | None
+) -> None:
+    wheel(index, "fast", "0.3.1.dev5")
+    with tarfile.open(index / "fast-0.12.6.tar.gz", "w:gz"):  # the releases since then are sources, as deepspeed's are
+        pass
+    wheel(index, "nightly", "2026.1.dev5")
+    made = build_full_environment(requirements(tmp_path, f"{line}\n"), (), None)
+    assert versions(made).get(line.partition("=")[0]) == version
+
+
 @pytest.mark.parametrize("pinned", ["2.1.0", "2.0.1"])
 def test_a_torch_that_can_not_be_had_is_replaced_by_the_nearest(index: Path, tmp_path: Path, pinned: str) -> None:
     wheel(index, "torch", "2.1.2+cpu")

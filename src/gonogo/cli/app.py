@@ -32,6 +32,7 @@ from gonogo.cli.options import (
     AsOf,
     Command,
     Env,
+    Every,
     FlightRecorder,
     Format,
     Gpus,
@@ -138,6 +139,7 @@ def rehearse(
     memory_viz: MemoryViz = None,
     trace: Trace = None,
     flight_recorder: FlightRecorder = None,
+    every: Every = False,
     unconfined: Unconfined = False,
     synthetic_batch: SyntheticBatch = None,
     deepspeed: SyntheticDeepSpeed = None,
@@ -218,6 +220,7 @@ def rehearse(
             viewers=ViewerFiles(memory_viz, trace, flight_recorder),
             ray=ray,
             count_work=True,
+            every=every,
             yes=yes,
             unconfined=unconfined,
             env=tuple(env or ()),
@@ -472,6 +475,7 @@ def hazards(
 
 
 _LATER = {
+    "compare": "gonogo.cli.compare",
     "doctor": "gonogo.cli.doctor",
     "gpus": "gonogo.cli.gpus",
     "mcp": "gonogo.cli.mcp.command",

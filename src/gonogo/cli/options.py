@@ -43,6 +43,14 @@ Ranks = Annotated[
     ),
 ]
 Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")]
+Every = Annotated[
+    bool,
+    typer.Option(
+        "--every",
+        help="Run every micro-batch of gradient accumulation. Default: those that would repeat the one before are "
+        "counted, not run.",
+    ),
+]
 
 Unconfined = Annotated[
     bool,

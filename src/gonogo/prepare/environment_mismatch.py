@@ -93,8 +93,8 @@ _OF_ANOTHER_TIME = Text(
     "请执行 gonogo prepare -- 命令，或用 --environment {file} 排练",
 )
 _LAID_OVER = Text(
-    "{laid} was installed over this Python's other packages, which may be too new for it: pin those with "
-    "--with too, or rehearse in the run's own environment",
+    "{laid} was installed over this Python's other packages, which may be too new for it: pin those too, by "
+    "--with, or rehearse in the run's own environment",
     "{laid} 叠加安装在当前 Python 的其他软件包之上，后者对它而言可能过新：请用 --with 一并指定，或在真实"
     "训练的环境中排练",
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.finding import Text
 
-OF_THE_PROJECT = (".yaml", ".yml", ".py", ".toml", ".sh")
+OF_THE_PROJECT = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
 """How the names of files end that come with a project's code."""
 _CONFIGURATION = re.compile(r"config|^ds_|zero|deepspeed|fsdp", re.IGNORECASE)
 _TRAINING = frozenset({"forward", "backward", "step"})

@@ -38,8 +38,8 @@ from gonogo.prepare.project_requirements import FILE, Packages, packages_of
 from gonogo.prepare.required_inputs import Named, PrepareOptions, RequiredInput
 from gonogo.prepare.stub_packages import absent, asked_of
 from gonogo.prepare.tested_paths import tested_path
+from gonogo.prepare.unset_variables import unset_variable
 from gonogo.prepare.walked_folders import image_folder, is_requested, patterns_in_vain, wants_other_files
-from gonogo.rehearse.unset_variables import unset_variable
 
 _ELSEWHERE = """\
 __path__ = [{folder!r}]

@@ -27,10 +27,6 @@ _ROWS = Text(
     "data: made, rows in the form that the program reads; put real rows there to test their lengths: {names}",
     "数据：已生成，格式与程序读取的相同；放入真实数据才能检验样本长度：{names}",
 )
-_PACKAGES = Text(
-    "packages: those that the project asks for, in an environment of gonogo's own (--environment none: the installed)",
-    "软件包：按项目要求装在 gonogo 自己的环境中（--environment none：使用已安装的）",
-)
 _OWN = Text(
     "this project's own package is imported from {source}, as after pip install -e . --no-deps",
     "本项目自身的包取自 {source}，相当于执行过 pip install -e . --no-deps",
@@ -75,7 +71,7 @@ def note_on(folder: Path) -> list[Text]:
 
 
 def _made_at_once(table: Prepared) -> Iterator[Text]:
-    """A line each for weights, data and packages."""
+    """A line each for weights and data; of the packages the environment tells."""
     made = {**table.models, **table.datasets, **table.paths}
     models = [name for name, place in made.items() if place.startswith("models")]
     data = [name for name, place in made.items() if not place.startswith("models")]
@@ -83,8 +79,6 @@ def _made_at_once(table: Prepared) -> Iterator[Text]:
         yield _WEIGHTS.format(names=_shown(models))
     if data:
         yield _ROWS.format(names=_shown(data))
-    if table.environment:
-        yield _PACKAGES
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -92,9 +86,18 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def preparation_id(folder: Path) -> bytes:
-    """What the table of the prepared folder says, for telling one preparation from another; empty without one."""
+    """The prepared folder's table, packages and files with their sizes, for telling one preparation from another.
+
+    Empty without one.
+    """
     place = prepared_beside(folder)
-    return (place / MANIFEST).read_bytes() if place is not None else b""
+    if place is None:
+        return b""
+    listed = sorted((str(file.relative_to(place)), file.stat().st_size) for file in place.rglob("*") if file.is_file())
+    table = read_prepared(place) or Prepared()
+    packages = place / (table.environment or MANIFEST)
+    texts = [(place / MANIFEST).read_bytes(), packages.read_bytes() if packages.is_file() else b""]
+    return b"\n".join([*texts, repr(listed).encode()])
 
 
 def prepared_files(folder: Path, tree: Path) -> Path | None:

@@ -109,6 +109,8 @@ def prepare_and_rehearse(
             _make(request, launches, seen)
             if preparation_id(folder) != before:
                 say(_AGAIN)
+                if request.keep is not None:  # it was new or empty: what lies there now is of the first pass
+                    shutil.rmtree(request.keep, ignore_errors=True)
                 record, report = _rehearsed(request, on_progress)
     return record, _with_notes(report, [*notes, *said])
 

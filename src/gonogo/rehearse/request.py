@@ -41,6 +41,8 @@ class RehearsalRequest:
     ray: str | None = None
     count_work: bool = False
     only_looks: bool = False
+    every: bool = False
+    """Run each micro-batch of gradient accumulation."""
     as_installed: bool = False
     unconfined: bool = False
     """Run the programs without anything that keeps them from the user's files, where the kernel offers no means."""

@@ -245,6 +245,7 @@ class _Job:
             devices=machine.count,
             started_by_program=launch.launcher == SPAWN,
             counts_work=request.count_work and rank == 0,
+            every=request.every or request.viewers.flight_recorder is not None,
             prepared=str(prepared_beside(Path.cwd()) or ""),
             trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",
             confinement=self.confinement.means or ("none" if request.unconfined else "namespaces"),

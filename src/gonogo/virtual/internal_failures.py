@@ -37,11 +37,11 @@ class InternalFailure(NamedTuple):
 
 
 _NETWORK = Text(
-    "it needs the network, which a rehearsal does not use: gonogo prepare -- COMMAND makes what can "
-    "be made (a published model without weights, rows of a data set); else download it first and give its folder, or "
-    "leave out what is only sent (an upload, a tracker)",
-    "它需要通过网络获取内容，而排练不使用网络：gonogo prepare -- 命令 会生成能生成的部分"
-    "（不含权重的公开模型、数据集的行）；其余请先下载并给出其目录，或去掉仅用于上传的部分（推送、实验跟踪）",
+    "it needs the network, which a rehearsal does not use, and gonogo could not make what it fetches: download it "
+    "beforehand, to where it looks first (a cache, the folder of the data), or leave out what is only sent (an upload, "
+    "a tracker)",
+    "它需要通过网络获取内容，而排练不使用网络，gonogo 也无法生成该内容：请事先下载到它首先查找的位置（缓存、数据目录）"
+    "，或去掉仅用于上传的部分（推送、实验跟踪）",
 )
 _ASKED = Text(
     "it asks the hub for {file} of {name}, which is not on this machine, and a rehearsal does not use the network: hf "

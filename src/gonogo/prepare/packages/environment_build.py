@@ -24,6 +24,7 @@ from gonogo.prepare.packages.addresses import MISSING, fetch, what_is_missing
 from gonogo.prepare.packages.building import TO_BUILD_WITH
 from gonogo.prepare.packages.consent import Intended
 from gonogo.prepare.packages.installed import installed_version, link_torch
+from gonogo.prepare.packages.names import PYTHON_ALONE
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.requested import RequestedVersions
 from gonogo.prepare.packages.resolving import LOCK, Resolving
@@ -59,7 +60,8 @@ _NOT_FOLLOWED = Text(
 )
 _CUDA_ALONE = (
     *("flash-attn", "apex", "xformers", "torchvision", "torchaudio", "deepspeed-kernels", "pytorch-triton"),
-    *("flashinfer-python", "sgl-kernel", "transformer-engine", "mamba-ssm", "causal-conv1d", "vllm", "sglang"),
+    *("flashinfer-python", "sgl-kernel", "mamba-ssm", "causal-conv1d", "vllm", "sglang", "transformer-engine-torch"),
+    *("transformer-engine-cu11", "transformer-engine-cu12", "transformer-engine-cu13", "transformer-engine-jax"),
 )
 """Left out also where another package requires them: their builds on PyPI want CUDA's libraries, or nvcc."""
 
@@ -116,6 +118,9 @@ def make_environment(
         missing = {name: (addresses[name], why) for name, why in fetched.missing.items()}
         resolving = _resolving(asked, fetched.lines, list(missing), filling, what, say, unconfined=unconfined)
         chosen = resolving.resolve()
+        of_python = [line for one in chosen for line in PYTHON_ALONE.get(one.name, ())]
+        if of_python:
+            chosen = resolving.resolve(of_python)
         consent(
             Intended(
                 file=file,
@@ -134,7 +139,7 @@ def make_environment(
         torch = asked.torch or torch_of_the_day(asked.as_of, filling, what, say)
         of_the_day = install_torch(venv, torch, filling, what, say)
         of_today = link_torch(packages) if of_the_day is None else []
-        _install(venv, filling, asked, resolving, of_today, of_the_day or [], what, say)
+        _install(venv, filling, asked, resolving, of_today, of_python, of_the_day or [], what, say)
         for name in BESIDE_TORCH:
             if name in asked.built_for_cuda or is_required(name, packages):
                 stated = dict(asked.beside_torch).get(name, "")
@@ -196,20 +201,22 @@ def _install(
     asked: Requested,
     resolving: Resolving,
     of_today: list[str],
+    of_python: list[str],
     also: list[str],
     what: Text,
     say: Say,
 ) -> None:
     """Install what was found.
 
-    ``of_today`` is had whatever the day: this Python's torch requires it; ``also`` goes with what is asked for.
+    ``of_today`` is had whatever the day: this Python's torch requires it; ``of_python`` and ``also`` go with what is
+    asked for.
     """
     base = ["pip", "install", *into(venv), *WHEELS_ONLY]
     run_uv([*base, *TO_BUILD_WITH, *OF_GONOGO], cwd=filling, what=what, say=say)
     as_of = ["--exclude-newer", asked.as_of] if asked.as_of else []
     install_for_torch(base, of_today, as_of, filling, what, say)
     if also:
-        resolving.resolve(also)
+        resolving.resolve([*of_python, *also])
     run_uv([*base, "--no-deps", "-r", str(filling / "resolving" / LOCK)], cwd=filling, what=what, say=say)
     install_for_torch(base, of_today, as_of, filling, what, say)  # the project may pin older ones
 

@@ -30,6 +30,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from gonogo.evidence.prepared import FOLDER
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.addresses import MISSING, NOT_KNOWN_TO_BE_IT, installed_from, what_is_missing
@@ -318,11 +319,12 @@ def _report(
             "{of_day} (the repository's last commit; change it with --as-of DATE)",
             "{of_day}（仓库的最后一次提交；可用 --as-of DATE 另行指定）",
         ).format(of_day=of_day)
-    made.notes.append(
-        Text("rehearsed in the environment of {file}{of_day}", "在 {file} 的环境中排练{of_day}").format(
-            file=file, of_day=of_day
-        )
+    of_file = Text("rehearsed in the environment of {file}{of_day}", "在 {file} 的环境中排练{of_day}")
+    of_project = Text(
+        "rehearsed with the packages that the project asks for{of_day} (--environment none: with the installed)",
+        "使用项目要求的软件包排练{of_day}（--environment none：使用已安装的）",
     )
+    made.notes.append((of_project if file.parent.name == FOLDER else of_file).format(file=file, of_day=of_day))
     if kept["built"]:
         names = ", ".join(f"{name} {version}" for name, version in kept["built"].items())
         made.notes.append(BUILT_HERE.format(names=names))

@@ -19,7 +19,7 @@ STACK = (
 # Bound to the torch, CUDA or numpy that they were built against, or to what is compiled for it.
 _COMPILED = re.compile(
     r"(torch|torch-npu|torchvision|torchaudio|triton|triton-.*|pytorch-triton.*|nvidia-(?!ml-py).*|cuda-.*|cupy.*|"
-    r"flash-attn.*|flash-linear-attention|bitsandbytes.*|xformers|vllm.*|sglang.*|apex|transformer-engine.*|megatron.*|"
+    r"flash-attn.*|flash-linear-attention|bitsandbytes.*|xformers|vllm.*|sglang.*|apex|transformer-engine-.*|megatron.*|"
     r"deepspeed-kernels|mamba-ssm|causal-conv1d|auto-gptq|gptqmodel|autoawq.*|te-.*|"
     r"numpy|scipy|pandas|pyarrow|pydantic|pydantic-core|mpi4py)"
 )
@@ -29,6 +29,15 @@ _FOR_ANY_MACHINE = re.compile(
     r"(torch|torch-npu|triton|nvidia-ml-py|bitsandbytes|flash-linear-attention|numpy|scipy|pandas|pyarrow|pydantic|"
     r"pydantic-core|mpi4py|cuda-python)"
 )
+
+PYTHON_ALONE = {
+    "transformer-engine": (
+        *("einops", "importlib-metadata", "nvdlfw-inspect", "onnx", "onnxscript", "packaging", "pydantic", "triton"),
+    )
+}
+"""Packages whose Python is a wheel of its own, with what that Python imports: the compiled part comes by an extra, and
+has a stand-in here. Read in build_tools/pytorch.py and setup.py of Transformer Engine 2.17.1; Triton comes with a torch
+for CUDA."""
 
 NEEDS_A_WHEEL = frozenset({"tokenizers", "safetensors", "hf-xet", "sentencepiece", "regex", "xxhash", "pyyaml"})
 """Compiled, but for no torch in particular: laid over where there is a wheel for this Python, never built."""

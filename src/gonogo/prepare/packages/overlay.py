@@ -17,7 +17,7 @@ from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.cache import PackageNotInstallable, folder_with, requirements_in, version_in, was_built
 from gonogo.prepare.packages.compatible_release import fitting_release, misfits
 from gonogo.prepare.packages.installed import installed_version, satisfied
-from gonogo.prepare.packages.names import STACK, can_overlay
+from gonogo.prepare.packages.names import PYTHON_ALONE, STACK, can_overlay, needs_cuda
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.requested import requested_by_options
 
@@ -88,6 +88,9 @@ class _OverlayBuilder:
         self._versions[name] = version_in(folder, name)
         for requirement in requirements_in(folder, name):
             self._require(name, requirement)
+        for line in PYTHON_ALONE.get(name, ()):
+            if not needs_cuda(line) and installed_version(line) is None and line not in self._versions:
+                self.lay(line, SpecifierSet(), asked=False)
 
     def _require(self, owner: str, requirement: Requirement) -> None:
         name = canonicalize_name(requirement.name)

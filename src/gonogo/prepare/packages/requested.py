@@ -18,7 +18,7 @@ from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.prepare.packages.names import needs_cuda
+from gonogo.prepare.packages.names import PYTHON_ALONE, needs_cuda
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def requested_by_file(path: Path) -> RequestedVersions:
     without: list[str] = []
     addresses: dict[str, str] = {}
     for name, package in environment.packages.items():
-        if package.address and name != "torch" and not needs_cuda(name):
+        if package.address and name not in ("torch", *PYTHON_ALONE) and not needs_cuda(name):
             addresses[name] = package.address
             continue
         try:

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from gonogo.finding import Text
 from gonogo.prepare.packages.building import BuildFailed, built
@@ -95,7 +96,7 @@ class Resolving:
                 if newest and "exclude-newer" in error.text:
                     newest = None  # the file pins something newer than the repository's last commit
                     continue
-                if self._build_one(error):
+                if self._build_one(error) or self._take_pre_releases(error):
                     continue
                 refused = next((name for name in error.packages if name not in self._left_out), None)
                 if refused is not None:
@@ -131,7 +132,8 @@ class Resolving:
             (self._folder / name).write_text("\n".join([*content, ""]), encoding="utf-8")
         (self._folder / LOCK).unlink(missing_ok=True)
         words = ["pip", "compile", "requirements.in", "--overrides", "overrides.txt", "--excludes", "excludes.txt"]
-        words += ["--python", sys.executable, *WHEELS_ONLY]
+        # Else a development release of long ago is taken, of a package whose releases are sources alone: deepspeed's.
+        words += ["--python", sys.executable, *WHEELS_ONLY, "--prerelease", "explicit"]
         words += ["--exclude-newer", newest] if newest else []
         words += ["--format", LOCK, "-o", LOCK]
         run_uv(words, cwd=self._folder, what=self._what, say=self._say, wheels=self._wheels)
@@ -142,6 +144,15 @@ class Resolving:
         is_asked = name in self._asked and name not in self._addresses
         (self._loose if is_asked and name not in self._loose else self._left_out)[name] = why
         self._forced = [line for line in self._forced if Requirement(line).name != name]
+
+    def _take_pre_releases(self, error: UvFailed) -> bool:
+        """Have what there is nothing else of as a development release: a nightly build, mostly."""
+        alone = [name for name in error.pre_releases_alone if name in self._asked and "dev" not in self._asked[name]]
+        for name in alone:
+            requirement = Requirement(self._asked[name])
+            requirement.specifier &= SpecifierSet(">=0.dev0")  # which has uv take them
+            self._asked[name] = str(requirement)
+        return bool(alone)
 
     def _pinned_in(self, error: UvFailed) -> str | None:
         """A package of one release, of which uv says that it can't be had with the others, in whatever words."""

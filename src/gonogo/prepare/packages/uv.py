@@ -46,6 +46,7 @@ _NO_WHEELS = re.compile(
     r"(?:[Bb]ecause|and|that) (?:only )?(?:all versions of )?([A-Za-z0-9][\w.-]*?)(?:\[[^\]]*\])?"
     r"((?:[<>=!~]=?[^\s,]+,?)*) ha(?:s|ve) no usable wheels"
 )
+_NO_VERSIONS = re.compile(r"[Bb]ecause there are no versions of ([A-Za-z0-9][\w.-]*)")
 _HINT = re.compile(r"Wheels are required for `([A-Za-z0-9][\w.-]*)`")
 WHEELS_ONLY = ("--only-binary", ":all:")
 
@@ -83,6 +84,14 @@ class UvFailed(Exception):
     def packages(self) -> tuple[str, ...]:
         """Canonical names of the packages that can't be had; none where something else is wrong."""
         return tuple(dict.fromkeys(canonicalize_name(m[1]) for p in _UNAVAILABLE for m in p.finditer(self.text)))
+
+    @property
+    def pre_releases_alone(self) -> tuple[str, ...]:
+        """Canonical names of the packages that there are only development releases of, not even sources of others."""
+        found = _NO_VERSIONS.findall(self.text)
+        return tuple(
+            canonicalize_name(name) for name in found if f"Pre-releases are available for `{name}`" in self.text
+        )
 
     def names(self, package: str) -> bool:
         """Whether it says anything of a package."""

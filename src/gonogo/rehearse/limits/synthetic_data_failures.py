@@ -25,7 +25,7 @@ from gonogo.prepare.named_inputs import is_hub_name
 from gonogo.prepare.project_requirements import FILE, USUAL
 from gonogo.prepare.stub_packages import asked_of
 from gonogo.prepare.tested_paths import finds_nothing, tested_path
-from gonogo.rehearse.unset_variables import unset_variable
+from gonogo.prepare.unset_variables import unset_variable
 
 # What a program raises that meets other rows than it reads, or another model.
 _ROW_ERRORS = frozenset({

@@ -59,7 +59,8 @@ class FailedLookups:
 
     def __init__(self, scratch: str | None = None) -> None:
         """``scratch``: the folder of this process's caches, which begin empty: what is not in them is nothing."""
-        self._not_taken = _NOT_TAKEN if scratch is None else (*_NOT_TAKEN, os.path.join(scratch, ""))
+        of_gonogo = (*_NOT_TAKEN, OURS)  # what its own stand-ins don't have is nothing of the program's
+        self._not_taken = of_gonogo if scratch is None else (*of_gonogo, os.path.join(scratch, ""))
         self.written: set[str] = set()
         """The folders in which the program itself has written."""
         # Libraries look for thousands of things while they are imported: they don't push out what the program asked.

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gonogo.rehearse.packages import resolving, torch_family
-from gonogo.rehearse.packages.resolving import LOCK, Resolving
-from gonogo.rehearse.packages.torch_family import install_for_torch
-from gonogo.rehearse.packages.uv import UvFailed
 
 from gonogo.finding import Text
+from gonogo.prepare.packages import resolving, torch_family
+from gonogo.prepare.packages.resolving import LOCK, Resolving
+from gonogo.prepare.packages.torch_family import install_for_torch
+from gonogo.prepare.packages.uv import UvFailed
 
 NOTHING = Text("packages", "软件包")
 OF_ALL = """\
