@@ -13,9 +13,8 @@ import msgspec
 import pytest
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Text, Verdict
-from gonogo.finding.comparison import curve_of
 from gonogo.finding.errors import UserError
-from gonogo.finding.rehearsal import Assumption
+from gonogo.finding.rehearsal import Assumption, curve_of
 from gonogo.rehearse.baseline import compare_files, compare_with_baseline, read_earlier
 from gonogo.report import FORMATS, render
 from gonogo.report.html.curves import curve_data
