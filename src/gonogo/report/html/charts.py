@@ -32,7 +32,7 @@ _WORDS = {
     "slowest": Text("slowest: rank {rank}, {value}", "最慢：rank {rank}，{value}"),
     "most": Text("most: rank {rank}, {value}", "最多：rank {rank}，{value}"),
     "median of ranks": Text("median of the ranks {value}", "各 rank 的中位数 {value}"),
-    "stood": Text("rank {rank} stalled for {value}", "rank {rank} 停住 {value}"),
+    "stood": Text("rank {rank} stalled for {value}", "rank {rank} 卡住 {value}"),
     "outside": Text("outside any module", "不属于任何模块"),
     "all": Text("all", "全部"),
     "lanes": Text(
