@@ -16,11 +16,11 @@ from gonogo.confinement.system_calls import can_trace_calls
 from gonogo.evidence.environment.hardware import machine_from
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding.errors import UserError
+from gonogo.prepare.packages import packages_for
 from gonogo.rehearse.cache import key
 from gonogo.rehearse.cache.lookup import FOLDER, cached_rehearsal
 from gonogo.rehearse.cache.store import Store, max_bytes
 from gonogo.rehearse.launch.launch import UNSTATED
-from gonogo.rehearse.packages import packages_for
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from whole_runs import RUNS
@@ -38,6 +39,35 @@ def charted_report() -> Report:
     )
     ranks = (rank, msgspec.structs.replace(rank, rank=1))
     return msgspec.structs.replace(report, rehearsal=msgspec.structs.replace(report.rehearsal, ranks=ranks))
+
+
+def rehearsed_report(activations: float = 1.0, outcome: str = "completed", **more: Any) -> Report:
+    """A GO of two ranks whose activations are so many times what they were, and their peak with them."""
+    report = charted_report()
+    assert report.rehearsal is not None
+    ranks = tuple(
+        msgspec.structs.replace(
+            rank,
+            outcome=outcome,
+            peak_reserved_bytes=int((30 + 10 * activations) * (1 << 30)),
+            peak_by_category={"parameters": 20 * (1 << 30), "activations": int(10 * (1 << 30) * activations)},
+            timelines=tuple(
+                msgspec.structs.replace(
+                    line,
+                    by_category={
+                        name: tuple(int(one * activations) for one in held) if name == "activations" else held
+                        for name, held in line.by_category.items()
+                    },
+                )
+                for line in rank.timelines
+            ),
+            **more.pop("rank", {}),
+        )
+        for rank in report.rehearsal.ranks
+    )
+    rehearsal = msgspec.structs.replace(report.rehearsal, ranks=ranks, **more.pop("rehearsal", {}))
+    verdict = more.pop("verdict", Verdict.GO)
+    return msgspec.structs.replace(report, verdict=verdict, rehearsal=rehearsal, findings=(), **more)
 
 
 def roomy_report() -> Report:
@@ -78,7 +108,7 @@ def _moment(number: int) -> Moment:
 
 def parted_report() -> Report:
     """A rehearsal whose ranks part: rank 0 in a branch of its own."""
-    cases = Path(__file__).parents[1] / "hazards" / "ranks-part-at-collective"
+    cases = Path(__file__).parents[1] / "hazards" / "ranks-diverge-at-collective"
     data = (cases / "bad_rehearsed_branch_on_rank.record.json").read_bytes()
     return rehearsal_report(msgspec.json.decode(data, type=RehearsalRecord))
 

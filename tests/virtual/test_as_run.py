@@ -38,6 +38,7 @@ PROGRAMS = {
     "zero-2 offload": f"{ON_DEVICE}train(built, zero(2, optimizer='cpu', {BUCKETS}), gradient_accumulation_steps=2)",
     "zero-3": f"train(model(), zero(3, {BUCKETS}), gradient_checkpointing=True)",
     "zero-3 offload": f"{ON_DEVICE}train(built, zero(3, optimizer='cpu', parameters='cpu', {BUCKETS}))",
+    "zero-3 prefetched": f"train(model(config(vocab_size=200_000, hidden_size=64)), zero(3, {BUCKETS}))",
     "ddp": "train(model(attn_implementation='eager'))",
     "lora": f"train(with_lora(model()), zero(2, {BUCKETS}))",
     "quantized": """
@@ -90,6 +91,15 @@ def test_masters_and_moments_under_zero_are_those_of_the_modules_they_hold(
         assert layers.count == 2
 
 
+def test_what_zero_3_prefetches_is_that_of_the_module_that_will_use_it(records: dict[str, RankRecord]) -> None:
+    """lm_head's weight is gathered while an earlier module runs, and kept for backward, where the peak is."""
+    (device,) = records["zero-3 prefetched"].devices
+    whole = 2 * 200_000 * 64
+    assert device.peak_phase == "backward"
+    for name in ("lm_head", "model.embed_tokens"):
+        assert held(device, name, "parameters") == whole + whole // WORLD, name
+
+
 @pytest.mark.parametrize("name", ["zero-2 offload", "zero-3 offload"])
 def test_offloaded_states_are_their_modules_on_the_host(records: dict[str, RankRecord], name: str) -> None:
     host = records[name].host
@@ -123,6 +133,7 @@ def test_what_was_run_is_what_was_seen(records: dict[str, RankRecord]) -> None:
         "zero-2 offload": ("DeepSpeed ZeRO-2", 2, "DeepSpeedCPUAdam", off, on, ("sdpa",), two),
         "zero-3": ("DeepSpeed ZeRO-3", 3, "AdamW", on, on, ("sdpa",), one),
         "zero-3 offload": ("DeepSpeed ZeRO-3", 3, "DeepSpeedCPUAdam", off, off, ("sdpa",), one),
+        "zero-3 prefetched": ("DeepSpeed ZeRO-3", 3, "AdamW", on, on, ("sdpa",), one),
         "ddp": ("DDP", None, "AdamW", on, on, ("eager",), one),
         "lora": ("DeepSpeed ZeRO-2", 2, "AdamW", on, on, ("sdpa",), one),
         "quantized": ("DDP", None, "AdamW", on, on, ("sdpa",), one),

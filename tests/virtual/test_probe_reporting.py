@@ -10,7 +10,7 @@ from pathlib import Path
 
 _HEARD = """
 import json, os, sys
-from gonogo.virtual.sandbox import probe_reporting
+from gonogo.virtual.lookups import probe_reporting
 heard = []
 undo = probe_reporting.install()
 def listen(event, arguments):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from gonogo.confinement.inside.calls import FILES, LOOKS
+from gonogo.confinement.inside.calls import COMMANDS, FILES, LOOKS
 
 MACHINES = ("x86_64", "aarch64")
 
@@ -19,7 +19,7 @@ def _names() -> dict[int, str]:
     if not can_trace_calls():
         return {}
     index = MACHINES.index(os.uname().machine)
-    calls: dict[str, tuple[int | None, int | None]] = {**FILES, **LOOKS}
+    calls: dict[str, tuple[int | None, int | None]] = {**FILES, **LOOKS, **COMMANDS}
     return {number: name for name, numbers in calls.items() if (number := numbers[index]) is not None}
 
 

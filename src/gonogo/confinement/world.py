@@ -30,9 +30,9 @@ from gonogo.finding.errors import UserError
 
 Means = Literal["namespaces", "landlock", "none"]
 """What confines a world: the kernel's namespaces with overlayfs; Landlock with seccomp; nothing."""
-TracedCalls = Literal["", "files", "looks", "starts"]
+TracedCalls = Literal["", "files", "looks", "commands"]
 """Which calls of a program wait for the world's listener: those that open or start a file; also those that only look
-whether it is there; those that start a program."""
+whether it is there, and those by which a script's commands start, reach out and end; these last alone."""
 OnListener = Callable[[int, str], None]
 """Takes the descriptor at which the calls of a program are heard, and which they are."""
 
@@ -92,6 +92,9 @@ class WorldSpec:
     """Folders in which programs are to be able to write though others own them; of the first, also those below it."""
     hidden: tuple[str, ...] = ()
     """Files and folders that are shown empty (with Landlock: that can't be read)."""
+    door: tuple[str, ...] = ()
+    """Words before the command of the first process: a program that may make the user namespace where gonogo may not.
+    It leaves that process all capabilities in it."""
     base_trees: tuple[Path, ...] = ()
     """Trees (see ``trees.py``) that are copied into the world's own: what they hold is seen before the real files. The
     later ones come over the earlier."""
@@ -136,10 +139,12 @@ class World:
                 listener.listen(128)
                 ends = (theirs.fileno(), listener.fileno())
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", _INSIDE, "begin", *map(str, ends)],
+                    [*self.spec.door, sys.executable, "-I", "-S", _INSIDE, "begin", *map(str, ends)],
                     env=_own_libraries(), cwd="/", stdin=subprocess.DEVNULL, pass_fds=ends, start_new_session=True,
+                    stderr=subprocess.PIPE if self.spec.door else None,
                 )  # fmt: skip
-            ours.send(marshal.dumps(self._message(layer)))
+            with contextlib.suppress(BrokenPipeError):
+                ours.send(marshal.dumps(self._message(layer)))
             self._take_answer(ours)
         except BaseException:
             ours.close()
@@ -154,6 +159,7 @@ class World:
         spec = self.spec
         return {
             "means": spec.means,
+            "in_user_namespace": bool(spec.door),
             "layer": str(layer),
             "private": str(spec.private),
             "shared": [str(path) for path in spec.shared],
@@ -175,8 +181,15 @@ class World:
         what, _, rest = message.partition(b" ")
         if what != b"ready":
             kind = LayerRefused if what == b"layer" else WorldRefused
-            raise kind(rest.decode(errors="replace") or "its first process ended without a word")
+            why = rest.decode(errors="replace") or self._said_by_door()
+            raise kind(why or "its first process ended without a word")
         self.notes = tuple(note for note in rest.decode(errors="replace").split("\0") if note)
+
+    def _said_by_door(self) -> str:
+        """What the door said of why it does not open."""
+        if self._process is None or self._process.stderr is None:
+            return ""
+        return self._process.stderr.read(1 << 12).decode(errors="replace").strip().partition("\n")[0]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -202,6 +215,8 @@ class World:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+            if self._process.stderr is not None:
+                self._process.stderr.close()
 
     def command(
         self,

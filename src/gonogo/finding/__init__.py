@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
     from gonogo.finding.bisection import Bisection
     from gonogo.finding.call import Invocation
+    from gonogo.finding.comparison import Comparison
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
     from gonogo.finding.failure import FailureFacts
@@ -173,11 +174,15 @@ class Report(msgspec.Struct, frozen=True):
     """What a log tells of the failure, taken apart; None where it tells of none."""
     regressed: tuple[Text, ...] = ()
     """What is worse than in the earlier report that it was held against: it does not pass, whatever its verdict."""
+    comparison: Comparison | None = None
+    """What became of the earlier report, where there was one."""
     call: Invocation | None = None
 
     @property
     def exit_status(self) -> int:
-        """The verdict's; that of NO-GO where it is worse than the earlier report."""
+        """The verdict's; 1 where it is worse than the earlier report, on which alone that of a comparison hangs."""
+        if self.command == "compare":
+            return 1 if self.regressed else 0
         return 1 if self.regressed else self.verdict.exit_status
 
 

@@ -65,6 +65,8 @@ class AccessRecorder:
 
     def _take_down(self, call: SystemCall) -> None:
         pid, name, arguments = call.pid, call.name, call.arguments
+        if name == "exit_group":
+            return
         if name == "connect":
             self._connects(call.memory(pid, arguments[1], arguments[2] & 0xFF))
             return

@@ -29,26 +29,20 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, Rehea
 from gonogo.finding import Text
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.errors import UserError
+from gonogo.prepare.packages import PackageOverlay, packages_for
+from gonogo.prepare.provided_files import note_on, prepared_beside, prepared_files, with_own_package
 from gonogo.rehearse.cache.lookup import CachedRehearsal, cached_rehearsal
 from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
-from gonogo.rehearse.packages import PackageOverlay, packages_for
-from gonogo.rehearse.prepared.provided_files import (
-    in_prepared_environment,
-    note_on,
-    prepared_beside,
-    prepared_files,
-    with_own_package,
-)
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.exchange import Exchange
 from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
-from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 from gonogo.rehearse.resolve import Resolved, Situation, resolve
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
@@ -181,7 +175,7 @@ def _run_rehearsal(
     _apply_limits(record, request)
     if request.keep is not None:
         with say_if_full(scratch):
-            keep_records(request.keep, record, assignments, variables.redact)
+            keep_records(request.keep, record, assignments, variables.kept)
     if request.viewers:
         progress(Text("writing viewer files", "写出查看器文件"))
         record.notes += write_viewer_files(request.viewers, record, assignments, log)
@@ -263,6 +257,7 @@ class _Job:
             devices=machine.count,
             started_by_program=launch.launcher == SPAWN,
             counts_work=request.count_work and rank == 0,
+            every=request.every or request.viewers.flight_recorder is not None,
             prepared=str(prepared_beside(Path.cwd()) or ""),
             trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",
             confinement=self.confinement.means or ("none" if request.unconfined else "namespaces"),

@@ -10,6 +10,7 @@ from gonogo.finding.alike import findings_of, notes_of, skipped_of
 from gonogo.finding.log_answer import SimilarThread
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.answer.headline import headline_of, verdict_line
+from gonogo.report.comparing import comparison_tables
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
@@ -63,6 +64,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from ("", _plain(summary))
     for note in notes_of(answer.shown):
         yield from ("", _plain(note.in_language(language)))
+    for table in comparison_tables(report.comparison, language) if report.comparison is not None else ():
+        yield from _table_lines(table)
     found, rest = findings_of(report)
     for alike in found:
         yield from _finding_lines(alike.finding, language)

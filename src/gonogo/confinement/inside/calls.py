@@ -10,5 +10,7 @@ LOOKS = {
     "readlinkat": (267, 78), "faccessat": (269, 48), "statx": (332, 291), "faccessat2": (439, 439),
 }  # fmt: skip
 """Only look whether a file is there."""
-STARTS = {"execve": (59, 221), "execveat": (322, 281)}
-"""Start a program."""
+COMMANDS = {
+    "execve": (59, 221), "execveat": (322, 281), "connect": (42, 203), "exit_group": (231, 94),
+}  # fmt: skip
+"""What the commands of a script do: start, reach for a network, end with a status."""

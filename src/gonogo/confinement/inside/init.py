@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         """What gonogo sends: see ``WorldServer._message``."""
 
         means: str
+        in_user_namespace: bool
         layer: str
         private: str
         shared: list[str]
@@ -51,8 +52,8 @@ _MAX_MESSAGE = 1 << 20
 _MAX_DESCRIPTORS = 64
 _CALLS: "dict[str, dict[str, tuple[int, int | None]]]" = {
     "files": calls.FILES,
-    "looks": {**calls.FILES, **calls.LOOKS},
-    "starts": {**calls.STARTS},
+    "looks": {**calls.FILES, **calls.LOOKS, **calls.COMMANDS},
+    "commands": {**calls.COMMANDS},
 }
 
 
@@ -88,7 +89,10 @@ def _report_refusal(control: _socket.socket, kind: str, error: Exception) -> "No
 def _into_namespaces(spec: "Spec", notes: list[str], control: _socket.socket) -> None:
     """Become process 1 of namespaces of every kind; the process that was started waits for it, and nothing else."""
     own = network.addresses()
-    _unshare()
+    if spec["in_user_namespace"]:  # one that something else has made for this process, with all capabilities
+        kernel.call("unshare", _SPACES & ~kernel.CLONE_NEWUSER)
+    else:
+        _unshare()
     first = os.fork()
     if first:
         control.close()

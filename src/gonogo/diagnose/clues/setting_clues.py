@@ -28,6 +28,7 @@ _PHRASES = {
     "packed": ("packing", "neat_packing", "sample_packing", "padding_free", "use_remove_padding"),
     "padding_free": ("padding_free", "packing"),
     "lora": ("finetuning_type", "train_type", "tuner_type", "use_lora", "enable_lora", "lora_rank"),
+    "inhomogeneous": ("use_dynamic_bsz", "use_dynamic_batching", "dynamic_batch_size"),
     "quantiz": ("quantization_bit", "load_in_4bit", "load_in_8bit", "quantization"),
 }
 """Words of messages, and what frameworks call the setting."""

@@ -17,9 +17,9 @@ import msgspec
 
 import gonogo
 from gonogo.evidence.environment.hardware import Machine
+from gonogo.prepare.packages import PackageOverlay
+from gonogo.prepare.provided_files import preparation_id
 from gonogo.rehearse.cache.reads import Read
-from gonogo.rehearse.packages import PackageOverlay
-from gonogo.rehearse.prepared.provided_files import preparation_id
 from gonogo.rehearse.request import RehearsalRequest
 
 ROOT = Path(gonogo.__file__).resolve().parent

@@ -19,10 +19,10 @@ from gonogo.confinement.system_calls import can_trace_calls
 from gonogo.evidence.environment.hardware import Machine
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Text
+from gonogo.prepare.packages import PackageOverlay
 from gonogo.rehearse.cache.key import ROOT, conditions_hold, conditions_named, key_of
 from gonogo.rehearse.cache.reads import Changed, Read, ReadChecker, reads_of
 from gonogo.rehearse.cache.store import Store, cache_folder, max_bytes
-from gonogo.rehearse.packages import PackageOverlay
 from gonogo.rehearse.path_access import AccessRecorder, recording
 from gonogo.rehearse.request import RehearsalRequest
 

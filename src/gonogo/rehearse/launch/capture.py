@@ -22,12 +22,12 @@ from gonogo.confinement.world import World
 from gonogo.evidence.launch.command_words import shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
+from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, all_launchers
 from gonogo.rehearse.launch.python_start import python_module
 from gonogo.rehearse.path_access import traced_calls
-from gonogo.virtual.sandbox import probe_reporting
+from gonogo.virtual.lookups import probe_reporting
 
 
 class Question(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from gonogo.prepare.provided_files import ON_PATH
 from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
 from gonogo.rehearse.path_access import also_listed
 
@@ -67,10 +68,6 @@ def fixed_environment(environment: Mapping[str, str], scratch: Path) -> dict[str
         environment[name] = str(path)
     environment["HF_DATASETS_CACHE"] = str(datasets_cache(own, scratch / "hf_datasets"))
     return environment
-
-
-ON_PATH = "GONOGO_ON_PATH"
-"""The folders of the project's own package, which stay on the path whatever the launch makes of ``PYTHONPATH``."""
 
 
 def with_packages(environment: Mapping[str, str], packages: Sequence[Path]) -> dict[str, str]:

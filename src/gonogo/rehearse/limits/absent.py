@@ -12,10 +12,10 @@ from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import Absent, Failure, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.ranks import ranks_text
-from gonogo.rehearse.environment_mismatch import distribution_of, is_project_module
+from gonogo.prepare.environment_mismatch import distribution_of, is_project_module
+from gonogo.prepare.missing_files import NO_PROGRAM, NO_SUCH_FILE, came_with_the_project
 from gonogo.rehearse.limits.synthetic_data_failures import NOT_HERE, NOT_PREPARED
 from gonogo.rehearse.limits.world import ProjectWorld
-from gonogo.rehearse.missing_files import NO_PROGRAM, NO_SUCH_FILE, came_with_the_project
 
 _TRAINING = frozenset({"forward", "backward", "step"})
 _MAX_LOOKED_AT = 60

@@ -18,9 +18,9 @@ from typing import Literal
 import msgspec
 
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
+from gonogo.prepare.provided_files import ON_PATH
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers
-from gonogo.rehearse.launch.worker_environment import ON_PATH
 
 MAX_NESTING = 20
 """How deep scripts may call scripts: one that calls itself would go on for ever."""
@@ -58,6 +58,8 @@ class Replaced(msgspec.Struct, frozen=True):
     path: str
     name: str
     """What the caller named it: the first word of its command line."""
+    left_out: bool = False
+    """It is not run: it reaches for another machine in vain, or has no terminal."""
 
 
 class ShellSession:

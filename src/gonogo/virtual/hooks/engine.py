@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.memory_ownership import own_gathered
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.hooks.zero_buffers import count_buffers, own_buffers
 from gonogo.virtual.memory.tracking import MemoryRecord
@@ -38,7 +39,7 @@ def install(life: Lifecycle, modules: ModuleTracker, facts: dict[str, Any]) -> C
     patches.on_undo(
         after_import(
             "deepspeed.runtime.zero.partitioned_param_coordinator",
-            lambda module: _count_gathered(patches, module, life),
+            lambda module: _count_gathered(patches, module, life, modules),
         )
     )
     pipeline = functools.partial(_follow_pipeline, patches, life, modules)
@@ -146,9 +147,23 @@ def _outside_modules(patches: Patches, owner: Any, name: str, memory: MemoryReco
     patches.set(owner, name, counted)
 
 
-def _count_gathered(patches: Patches, module: Any, life: Lifecycle) -> None:
-    """Parameters that ZeRO-3 gathers for a module are parameters while they are held."""
-    _counting(patches, module.PartitionedParameterCoordinator, "fetch_sub_module", life.memory, "parameters")
+def _count_gathered(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTracker) -> None:
+    """Parameters that ZeRO-3 gathers are parameters while they are held, and their own module's.
+
+    They are prefetched while an earlier module runs, and gathered for backward before the module is known to run.
+    """
+    owner = module.PartitionedParameterCoordinator
+    _counting(patches, owner, "fetch_sub_module", life.memory, "parameters")
+    fetch = owner.fetch_sub_module
+    is_leaf = getattr(module, "z3_leaf_module", lambda submodule: False)
+
+    @functools.wraps(fetch)
+    def fetched(coordinator: Any, submodule: Any, *args: Any, **kwargs: Any) -> Any:
+        result = fetch(coordinator, submodule, *args, **kwargs)
+        own_gathered(submodule, modules, recurse=is_leaf(submodule))
+        return result
+
+    patches.set(owner, "fetch_sub_module", fetched)
 
 
 def _count_reduced(patches: Patches, life: Lifecycle, name: str, category: str | None, module: Any) -> None:
