@@ -30,6 +30,7 @@ from gonogo.trials.bisect.search import BisectionSearch, Judgement
 from gonogo.trials.upstream.archives import Archives
 from gonogo.trials.upstream.compare import upstream_facts
 from gonogo.trials.upstream.guess import guesses
+from gonogo.trials.upstream.questions import UpstreamQuestion
 from gonogo.trials.upstream.release import BrokenArchive, read_release
 
 OWNED = "open('{marker}', 'w').write('run')\n"
@@ -295,3 +296,37 @@ def test_the_command_says_it_and_the_pack_has_it(published: Path, tmp_path: Path
     assert report["upstream"][0]["releases"] == ["1.1"]
     assert "it is gone since 1.2" in report["pack"].split("## Other releases")[1]
     assert not (tmp_path / "owned").exists()
+
+
+CONFIG = """\
+from elsewhere import Arguments
+
+class Config(Arguments):
+    declared: int = 1
+
+    def __post_init__(self):
+        taken = self.given.pop("taken", None)
+        self.kept = taken
+        other.foreign = taken
+
+    @property
+    def asked(self):
+        return 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [
+        ("declared", True),
+        ("kept", True),
+        ("asked", True),
+        ("taken", False),
+        ("foreign", False),
+        ("num_iterations", False),
+    ],
+)
+def test_what_a_class_has_is_what_it_sets_on_itself(tmp_path: Path, name: str, there: bool) -> None:
+    archive = wheel(tmp_path, "1.0", {"trainlib/__init__.py": CONFIG})
+    release = read_release(archive, "trainlib", Version("1.0"))
+    assert UpstreamQuestion("attribute", ("trainlib",), "Config", name).answered(release) is there

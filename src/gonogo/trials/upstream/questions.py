@@ -93,8 +93,8 @@ def _attribute(question: UpstreamQuestion, release: Release) -> bool | None:
         if isinstance(node, ast.ClassDef):
             if question.symbol in release.attributes(node):
                 return True
-            dynamic = release.method(node, "__getattr__") is not None
-            return False if release.has_all_bases(node) and not dynamic else None
+            # Bases of other packages lack it too: the run's object, which had them, did not have it.
+            return None if release.method(node, "__getattr__") is not None else False
     return None
 
 
@@ -108,9 +108,7 @@ def _argument(question: UpstreamQuestion, release: Release) -> bool | None:
                     names, takes_any = release.parameters(found)
                     return question.symbol in names or takes_any
                 if method == "__init__":  # a dataclass's fields
-                    return question.symbol in release.attributes(node) or (
-                        False if release.has_all_bases(node) else None
-                    )
+                    return question.symbol in release.attributes(node)
         return None
     answers = []
     for _, node in release.defining(method):

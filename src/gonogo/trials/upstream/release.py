@@ -151,27 +151,30 @@ class Release:
             if name and name != node.name:
                 yield from (one for _, one in list(self.defining(name))[:1] if isinstance(one, ast.ClassDef))
 
-    def has_all_bases(self, node: ast.ClassDef, depth: int = 0) -> bool:
-        """Whether all of a class's bases can be seen here, so that what it lacks, it lacks."""
-        known = list(self.bases(node))
-        own = [base for base in node.bases if not (isinstance(base, ast.Name) and base.id in ("object", "ABC"))]
-        return len(known) == len(own) and (
-            depth >= _MAX_BASES or all(self.has_all_bases(one, depth + 1) for one in known)
-        )
-
     def attributes(self, node: ast.ClassDef, depth: int = 0) -> set[str]:
         """What a class and its bases define: methods, class variables, and what methods set on ``self``."""
         found: set[str] = set()
-        for one in ast.walk(node):
-            if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                found.add(one.name)
-            elif isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
-                found.add(one.attr)
-            elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-                found.add(one.id)
+        for statement in _statements(node.body):
+            found |= _bound_by(statement)
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found |= _set_on_self(statement)
         for base in self.bases(node) if depth < _MAX_BASES else ():
             found |= self.attributes(base, depth + 1)
         return found
+
+
+def _set_on_self(method: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """The attributes that a method sets on its object: not its own variables, which have names of their own."""
+    arguments = [*method.args.posonlyargs, *method.args.args]
+    self_name = arguments[0].arg if arguments else ""
+    return {
+        one.attr
+        for one in ast.walk(method)
+        if isinstance(one, ast.Attribute)
+        and isinstance(one.ctx, ast.Store)
+        and isinstance(one.value, ast.Name)
+        and one.value.id == self_name
+    }
 
 
 def _dotted(path: str) -> str:
