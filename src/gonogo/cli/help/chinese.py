@@ -123,8 +123,8 @@ HELP_ZH = {
         "与之前的报告（JSON）比较：结论变差或内存峰值增长时退出码为 1。"
     ),
     "With --against: how much a memory peak may grow, in percent.": "与 --against 连用：内存峰值最多可增长百分之几。",
-    "The earlier report of gonogo rehearse (JSON or HTML).": "gonogo rehearse 之前的报告（JSON 或 HTML）。",
-    "The later report (JSON or HTML).": "之后的报告（JSON 或 HTML）。",
+    "Earlier report of gonogo rehearse (JSON or HTML).": "gonogo rehearse 之前的报告（JSON 或 HTML）。",
+    "Later report (JSON or HTML).": "之后的报告（JSON 或 HTML）。",
     "How much a memory peak may grow, in percent.": "内存峰值最多可增长百分之几。",
     "Only list; don't write or run anything.": "只列出；不写入也不运行任何内容。",
     "Rows per generated data set.": "每个生成的数据集的行数。",
