@@ -71,7 +71,7 @@ def own_fault(folder: Path, program: str) -> RankRecord:
         "import glob\nold = glob.glob('runs/*')\nfor one in old:\n    print(one)\nnames = ['a']\nprint(names[3])\n",
         'import yaml\nyaml.safe_load(open("configs/base.yaml"))\n',
         'import os\nmore = open("own.args").read() if os.path.exists("own.args") else ""\nprint(int("x" + more))\n',
-        "import importlib.metadata as m\nnames = [e.name for d in m.distributions() for e in d.entry_points]\nint(names[0])\n",
+        "import importlib.metadata as m\nof = [list(one.entry_points) for one in m.distributions()]\n1 / len(of[:0])\n",
     ],
 )
 def test_a_fault_of_the_programs_own_stays_certain(tmp_path: Path, program: str) -> None:
