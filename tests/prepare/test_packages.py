@@ -123,6 +123,25 @@ def test_torch_can_not_be_laid_over(index: Path) -> None:
     assert "is not installed here" in absent.en
 
 
+def test_the_python_of_a_compiled_package_comes_with_what_it_imports(
+    index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "gonogo.rehearse.packages.overlay.PYTHON_ALONE", {"transformer-engine": ("datasets", "onnxscript", "triton")}
+    )
+    for name in ("transformer-engine", "onnxscript", "triton"):
+        wheel(index, name, "2.17.1")
+    versions = build_overlay(("transformer-engine[pytorch]",)).versions
+    assert set(versions) == {"transformer-engine", "onnxscript", "triton"}  # datasets is installed already
+
+
+def test_a_compiled_package_that_is_not_installed_can_be_added(index: Path) -> None:
+    if installed_version("triton") is not None:
+        pytest.skip("Triton is installed")
+    wheel(index, "triton", "3.9.0")
+    assert [str(version) for version in build_overlay(("triton==3.9.0",)).versions.values()] == ["3.9.0"]
+
+
 def test_an_installed_package_that_asks_for_another_version_is_told(index: Path) -> None:
     wheel(index, "huggingface-hub", "0.1.0")
     overlay = build_overlay(("huggingface-hub==0.1.0",))

@@ -53,7 +53,7 @@ def build_overlay(
     for name, specifier in requested_by_options(with_packages).items():
         if satisfied(installed_version(name), specifier):
             continue
-        if can_overlay(name):
+        if can_overlay(name) or _can_add(name):
             overlay.lay(name, specifier, asked=True)
         else:
             overlay.leave(name, specifier)
@@ -89,7 +89,7 @@ class _OverlayBuilder:
         for requirement in requirements_in(folder, name):
             self._require(name, requirement)
         for line in PYTHON_ALONE.get(name, ()):
-            if not needs_cuda(line) and installed_version(line) is None and line not in self._versions:
+            if line not in self._versions and (_can_add(line) or (can_overlay(line) and not installed_version(line))):
                 self.lay(line, SpecifierSet(), asked=False)
 
     def _require(self, owner: str, requirement: Requirement) -> None:
@@ -183,6 +183,11 @@ class _OverlayBuilder:
                     ),
                 )
             )
+
+
+def _can_add(name: str) -> bool:
+    """Whether a compiled package that isn't installed can be: what it is bound to can't differ then."""
+    return name != "torch" and not needs_cuda(name) and installed_version(name) is None
 
 
 def _installed_requirements(name: str) -> list[Requirement]:
