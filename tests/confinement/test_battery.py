@@ -36,6 +36,26 @@ def test_no_attempt_succeeds(means: str, name: str, needs: Callable[[str, str], 
     assert result["violations"] == {}
 
 
+BY_BWRAP = """
+import runpy
+from gonogo.confinement import confinement
+confinement.Confinement._ways = lambda self: iter([("namespaces", confinement._bubblewrap())])
+runpy.run_path(BATTERY, run_name="__main__")
+"""
+
+
+@pytest.mark.very_slow
+def test_no_attempt_succeeds_where_bubblewrap_makes_the_user_namespace(needs: Callable[[str, str], None]) -> None:
+    needs("namespaces", "ordinary")
+    with user_called("ordinary") as user:
+        code = BY_BWRAP.replace("BATTERY", repr(str(HERE / "battery.py")))
+        if not user.run("-c", "from gonogo.confinement.confinement import _bubblewrap; print(*_bubblewrap())").strip():
+            pytest.skip("bubblewrap is not here")
+        result = json.loads(user.run("-c", code, "namespaces", str(user.folder), means="namespaces"))
+    assert len(result["ran"]) > 300
+    assert result["violations"] == {}
+
+
 @pytest.mark.slow
 def test_attempts_succeed_without_a_confinement() -> None:
     """Or the battery would prove nothing. What they started ends all the same."""

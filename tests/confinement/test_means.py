@@ -18,15 +18,37 @@ Needs = Callable[[str, str], None]
 
 # What a kernel or a container refuses, each by what a real one does: a filter that answers EPERM, mounts that mask.
 CHOSEN = r"""
-import ctypes, json, os, subprocess, sys, tempfile
+import ctypes, fcntl, json, os, struct, subprocess, sys, tempfile, threading, time
 from pathlib import Path
 from gonogo.confinement import confinement as module
 from gonogo.confinement.inside import kernel, seccomp
 from gonogo.finding.errors import UserError
 
+
+def allow_to(name):  # new user namespaces, as a profile of AppArmor allows them to one program
+    program = seccomp.Program(0x7FFF0000)
+    for numbers in ((272, 97), (56, 220)):
+        program.answer(numbers, 0x7FC00000, (0, 0, "any bit", kernel.CLONE_NEWUSER))
+    listener = []
+    threading.Thread(target=lambda: answer_for(name, listener), daemon=True).start()
+    listener.append(program.install(listening=True))
+
+def answer_for(name, listener):
+    while not listener:
+        time.sleep(0.01)
+    while True:
+        message = bytearray(80)
+        fcntl.ioctl(listener[0], 0xC0502100, message)
+        identity, pid = struct.unpack_from("=QI", message)
+        own = os.path.basename(os.readlink(f"/proc/{pid}/exe")) == name
+        response = struct.pack("=QqiI", identity, 0, 0 if own else -1, 1 if own else 0)
+        fcntl.ioctl(listener[0], 0xC0182101, bytearray(response))
+
 refused = json.loads(sys.argv[1])
 if "elsewhere" in refused:
     module._other_folders = lambda: iter(())
+if "directly" in refused:  # no filter can be in place: a setuid program would be none behind it
+    module.Confinement._ways = lambda self: iter([("namespaces", module._bubblewrap()), ("landlock", ())])
 calls = {"unshare": (272, 97), "mount": (165, 40), "landlock": (444, 444), "mount_setattr": (442, 442)}
 program = seccomp.Program(0x7FFF0000)
 for name in refused:
@@ -34,7 +56,10 @@ for name in refused:
         continue
     if name in calls:
         program.answer(calls[name], 0x00050000 | (38 if name in ("landlock", "mount_setattr") else 1))
-program.install()
+if "directly" not in refused:
+    program.install()
+if "user namespaces but by bwrap" in refused:
+    allow_to("bwrap")
 scratch = Path(tempfile.mkdtemp(dir=sys.argv[2]))
 confinement = module.Confinement(scratch)
 answer = {}
@@ -45,6 +70,7 @@ try:
         done = subprocess.run(world.command(["bash", "-c", script]), env=world.environment({"PATH": os.defpath}),
                               cwd="/", capture_output=True, text=True)
         answer = {"means": world.spec.means, "status": done.returncode, "why": confinement.reasons,
+                  "door": confinement.door,
                   "layer": str(world.spec.folder), "said": done.stderr}
 except UserError as error:
     answer = {"error": str(error)}
@@ -98,9 +124,43 @@ def test_a_container_that_allows_no_namespaces(needs: Needs, name: str, refused:
     needs("landlock", name)
     answer = chosen(name, refused)
     assert (answer["means"], answer["status"]) == ("landlock", 0), answer
-    assert len(answer["why"]) == 1
-    assert answer["why"][0].startswith("namespaces: ")
+    assert all(why.startswith(("namespaces: ", "namespaces by bwrap: ")) for why in answer["why"])
     assert reason in answer["why"][0]
+
+
+BY_BWRAP = "user namespaces but by bwrap"
+
+
+def needs_bwrap() -> str:
+    """The path of bubblewrap, that of a plain program."""
+    path = shutil.which("bwrap")
+    if path is None or os.stat(path).st_mode & 0o4000:
+        pytest.skip("bubblewrap is not here, or setuid")
+    return path
+
+
+def test_bubblewrap_makes_the_user_namespace_where_it_alone_may(needs: Needs) -> None:
+    """As Ubuntu has it with a profile of AppArmor for this program."""
+    bwrap = needs_bwrap()
+    needs("namespaces", "ordinary")
+    answer = chosen("ordinary", BY_BWRAP)
+    assert (answer["means"], answer["status"]) == ("namespaces", 0), answer
+    assert os.path.samefile(answer["door"], bwrap)
+    assert answer["why"] == ["namespaces: unshare: Operation not permitted"]
+
+
+@pytest.mark.usefixtures("root")
+def test_bubblewrap_that_has_no_rights_to_hand_on(needs: Needs) -> None:
+    """setuid it leaves its program no capabilities, and says so; with Ubuntu's own profile mounts fail in it."""
+    needs_bwrap()
+    needs("landlock", "ordinary")
+    setup = 'mkdir "$F/b" && cp $(which bwrap) "$F/b/" && chmod 4755 "$F/b/bwrap" && export PATH="$F/b:$PATH"'
+    answer = chosen("ordinary", "directly", setup=setup)
+    assert (answer["means"], answer["status"], answer["door"]) == ("landlock", 0, ""), answer
+    assert "namespaces by bwrap: bwrap: --cap-add in setuid mode" in answer["why"][0]
+    answer = chosen("ordinary", BY_BWRAP, "mount")
+    assert (answer["means"], answer["status"], answer["door"]) == ("landlock", 0, ""), answer
+    assert answer["why"][1].startswith("namespaces by bwrap: ")
 
 
 @pytest.mark.parametrize("name", USERS)

@@ -25,9 +25,10 @@ from gonogo.evidence.rehearsal.record import AcceleratorFacts, Assumption, Failu
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
 from gonogo.virtual.internal_failures import chain
+from gonogo.virtual.lookups import failed_lookups as asked_in_vain
+from gonogo.virtual.lookups import probe_reporting
 from gonogo.virtual.operands import missing_paths
-from gonogo.virtual.sandbox import failed_lookups as asked_in_vain
-from gonogo.virtual.sandbox import probe_reporting
+from gonogo.virtual.sandbox import network
 from gonogo.virtual.stack import frames_of_traceback
 
 _IMPORTS = """\
@@ -310,7 +311,7 @@ def _run(
         return value
 
     asked = asked_in_vain.FailedLookups()
-    undo = [asked_in_vain.install(asked), probe_reporting.install()]
+    undo = [asked_in_vain.install(asked), probe_reporting.install(), network.install().undo]
     main: Any = types.ModuleType("__main__")
     main.__dict__.update(__file__=program, unknown=unknown, RELEASE=release, PYTHON=python)
     try:

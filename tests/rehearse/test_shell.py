@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -11,9 +12,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gonogo.confinement.confinement import Confinement
+from gonogo.confinement.confinement import Confinement, means_here
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.shell import unreached
 from gonogo.rehearse.shell.run_script import ScriptRun, run_script
 
 H100 = Surroundings("cuda", "NVIDIA H100 80GB HBM3", (9, 0), 85 << 30, 8)
@@ -201,6 +203,69 @@ def test_what_reaches_out_waits_or_installs_is_left_out_and_named(project: Proje
         "wget http://example.com/x", "no_such_program --x", "ssh there rm -rf /", "docker run x", "sbatch job.sh",
         "module load cuda",
     ]  # fmt: skip
+
+
+_REACHING = """
+import socket, sys, time
+socket.setdefaulttimeout(3)
+while True:
+    try:
+        socket.create_connection((sys.argv[1], 80))
+    except OSError:
+        if sys.argv[2:] == ["again", sys.argv[-1]]:
+            time.sleep(0.1)
+            continue
+        print("none")
+        sys.exit(4 if sys.argv[2:] != ["else"] else 0)
+"""
+
+
+@pytest.fixture
+def reaching(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program of no known name, ``interpreter reach.py HOST``, that reaches for a host."""
+    if means_here().means != "namespaces":
+        pytest.skip("this kernel allows no user namespaces")
+    monkeypatch.setattr(unreached, "_PATIENCE", 0.5)
+    (project.folder / "interpreter").symlink_to(os.path.realpath(sys.executable))
+    project.write("reach.py", _REACHING)
+
+
+@pytest.mark.usefixtures("reaching")
+def test_who_reaches_for_another_machine_succeeds_as_on_the_one_that_trains(project: Project) -> None:
+    """The kernel tells who asked it for a way, and ended with an error for want of one; nobody's name does."""
+    words = project.launch(
+        """\
+        set -e
+        fetch() { ./interpreter -I reach.py "$@"; }
+        ELSE=$(fetch 192.0.2.1 else)
+        if ! fetch 192.0.2.7; then MORE=--offline; fi
+        NONE=$(fetch 192.0.2.8 again --seed=1$RANDOM$RANDOM)
+        fetch 127.0.0.1 || HERE=refused
+        torchrun train.py $ELSE $MORE "$NONE" $HERE
+        """
+    )
+    assert words == ["torchrun", "train.py", "none", "", "refused"]
+
+
+@pytest.mark.usefixtures("reaching")
+def test_what_was_left_out_for_want_of_a_network_is_named(project: Project) -> None:
+    project.write("launch.sh", "set -e\n./interpreter reach.py 192.0.2.9\ntorchrun train.py\n")
+    run = project.run("bash", "launch.sh")
+    assert run.skipped == (["./interpreter", "reach.py", "192.0.2.9"],)
+    assert [call.words for call in run.calls] == [["torchrun", "train.py"]]
+
+
+def test_names_that_are_not_utf_8(project: Project) -> None:
+    (project.folder / "launch.sh").write_bytes("torchrun train.py --data 数据/配置.json\n".encode("gbk"))
+    (call,) = project.run("bash", "launch.sh").calls
+    assert os.fsencode(call.words[-1]) == "数据/配置.json".encode("gbk")
+
+
+def test_what_a_daemon_starts_is_taken_down(project: Project) -> None:
+    if shutil.which("tmux") is None or means_here().means != "namespaces":
+        pytest.skip("tmux is not here, or this kernel allows no user namespaces")
+    words = project.launch("tmux new-session -d -s train 'torchrun train.py'\n")
+    assert words == ["torchrun", "train.py"]
 
 
 def test_what_stands_in_for_a_program_starts_without_torch() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch_texts import own_texts
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.variables import ProgramVariables
+from gonogo.rehearse.workers import keep
 
 HF = "hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH"
 ENVIRON = {"MY_DATA": "/data", "data": "x", "PATH": "/bin", "HF_TOKEN": HF, "COMPANY_PASSWORD": "swordfish99"}
@@ -204,6 +206,7 @@ def test_what_is_no_text_or_has_no_end_costs_nothing(tmp_path: Path) -> None:
 
 PROGRAM = """\
 import os
+import pickle
 import torch
 
 {lines}
@@ -220,7 +223,7 @@ def rehearse(folder: Path, lines: str, *options: str, **variables: str) -> tuple
     """Exit status, stdout and stderr of a rehearsal of a program with these lines."""
     (folder / "train.py").write_text(PROGRAM.format(lines=lines))
     (folder / "library.py").write_text('import os\nNAME = "_".join(["MY", "DATA"])\nfound = os.environ.get(NAME)\n')
-    command = ["rehearse", "--gpus", "1xH100-80G", "--no-cache", *options, "--", "python", "train.py"]
+    command = ["rehearse", "--gpus", "1xH100-80G", *options, "--", "python", "train.py"]
     ended = subprocess.run(
         [sys.executable, "-m", "gonogo", *command],
         cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, timeout=600, check=False,
@@ -264,15 +267,15 @@ def test_a_named_variable_is_there_and_a_secret_is_nowhere(tmp_path: Path) -> No
         f'print("typed", "{HF}")\n'
         'raise RuntimeError(f"token {token} and hf_" + "aBcDeFgHiJkLmNoPqRsTuVwXyZaBcDeFgH" + repr(dict(os.environ)))'
     )
-    keep = tmp_path / "kept"
+    folder = tmp_path / "kept"
     status, out, err = rehearse(
-        tmp_path, lines, "--keep", str(keep), "--format", "json",
+        tmp_path, lines, "--keep", str(folder), "--format", "json",
         MY_DATA="/data", HF_TOKEN=HF, WANDB_API_KEY="swordfish99swordfish", COMPANY_SECRET="tr0ub4dor&3",
         https_proxy="http://bob:hunter2hunter2@proxy:3128", SSH_AUTH_SOCK="/tmp/agent.of.mine",
     )  # fmt: skip
     assert status in (1, 3), (out, err)
     assert "RuntimeError" in out
-    written = [out, err, *(path.read_text(errors="replace") for path in keep.rglob("*") if path.is_file())]
+    written = [out, err, *(path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file())]
     assert any("all:" in text for text in written)
     for text in written:
         for secret in (HF, "swordfish99", "tr0ub4dor", "hunter2hunter2", "/tmp/agent.of.mine"):
@@ -288,7 +291,7 @@ def test_a_script_gets_the_same(tmp_path: Path) -> None:
     )
     (tmp_path / "train.py").write_text(PROGRAM.format(lines=""))
     ended = subprocess.run(
-        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "1xH100-80G", "--no-cache", "--", "bash", "run.sh"],
+        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "1xH100-80G", "--", "bash", "run.sh"],
         cwd=tmp_path, env={**os.environ, "MY_DATA": "/data", "HF_TOKEN": HF, "SSH_AUTH_SOCK": "/tmp/a"},
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
@@ -325,7 +328,7 @@ def test_an_interpreter_that_the_command_names_gets_no_secret_either(tmp_path: P
     python.chmod(0o755)
     (tmp_path / "train.py").write_text(PROGRAM.format(lines=""))
     ended = subprocess.run(
-        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "1xH100-80G", "--no-cache", "--format", "json", "--",
+        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "1xH100-80G", "--format", "json", "--",
          "env/bin/python", "train.py"],
         cwd=tmp_path, env={**os.environ, "HF_TOKEN": HF, "COMPANY_SECRET": "tr0ub4dor&3"},
         capture_output=True, text=True, timeout=600, check=False,
@@ -346,3 +349,36 @@ def test_what_prepare_lists_has_none(tmp_path: Path) -> None:
         assert "train.py" in ended.stdout, ended.stderr
         for secret in (HF, "swordfish99"):
             assert secret not in ended.stdout
+
+
+def test_no_secret_stands_in_what_is_kept_of_a_programs_files(tmp_path: Path) -> None:
+    """Those of variables, their placeholders, and tokens of the project's own: in text, in bytes, in names."""
+    environ = {"HF_TOKEN": HF, "WANDB_API_KEY": "swordfish99swordfish", "MY_SECRET": "tr0ub4dor&3", "WORLD_SIZE": "8"}
+    given = program_environment(environ, named=["MY_SECRET", "TYPED_KEY=hunter2hunter2"])
+    kept = ProgramVariables(given, environ).kept
+    secrets = [HF, "swordfish99swordfish", "tr0ub4dor&3", "hunter2hunter2", *given.replaced.values()]
+    tree, target = tmp_path / "tree", tmp_path / "kept" / "changed"
+    tree.mkdir()
+    other = "hf_" + "Zz" * 17
+    (tree / "config.json").write_text(json.dumps({"all": secrets, "token": other, "size": 8}))
+    (tree / "args.bin").write_bytes(pickle.dumps({"all": secrets, "token": other, "weights": bytes(9)}))
+    (tree / "HF_swordfish99swordfish").write_text("x")
+    (tree / "link").symlink_to("tr0ub4dor&3")
+    with open(tree / "weights", "wb") as file:
+        file.truncate(1 << 40)
+        for number, at in enumerate((0, (4 << 20) - 5, 1 << 39)):
+            file.seek(at)
+            file.write(secrets[number].encode())
+    keep._keep_changes(tree, target, kept)
+    assert sorted(os.listdir(target)) == ["HF_***", "args.bin", "config.json", "link", "weights"]
+    assert os.readlink(target / "link") == "***"
+    assert json.loads((target / "config.json").read_text())["size"] == 8
+    assert len(pickle.loads((target / "args.bin").read_bytes())["all"][1]) == len(secrets[1])
+    with open(target / "weights", "rb") as file:
+        assert os.fstat(file.fileno()).st_blocks * 512 < 1 << 26
+        blocks = [os.pread(file.fileno(), 1 << 20, at) for at in (0, 4 << 20, (1 << 39) - (1 << 19))]
+        blocks[1] = os.pread(file.fileno(), 1 << 10, (4 << 20) - 512)
+    for data in ((target / "config.json").read_bytes(), (target / "args.bin").read_bytes(), *blocks):
+        for secret in (*secrets, other):
+            assert secret.encode() not in data
+    assert any(b"*" * 10 in block for block in blocks)

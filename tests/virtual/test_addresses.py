@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,25 +14,29 @@ import requests
 
 from gonogo.evidence.prepared import MANIFEST, Prepared, is_address_of_rows
 from gonogo.evidence.rehearsal.record import Missed
-from gonogo.virtual.sandbox import addresses, network
+from gonogo.virtual.sandbox import addresses
 
 TEXT = "https://raw.githubusercontent.com/somebody/texts/master/input.txt"
 OTHER = "https://example.org/rows.jsonl"
 Said = tuple[list[str], list[Missed]]
 
 
+def nowhere(host: object, *rest: object, **others: object) -> None:
+    """The resolver of a world."""
+    raise socket.gaierror(socket.EAI_AGAIN, f"no way to {host}")
+
+
 @pytest.fixture
-def said(tmp_path: Path) -> Iterator[Said]:
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Said]:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "it.txt").write_text("ab cd\n")
     (tmp_path / MANIFEST).write_bytes(msgspec.json.encode(Prepared(addresses={TEXT: "data/it.txt"})))
     assumed: list[str] = []
     missed: list[Missed] = []
-    refused = network.install()
+    monkeypatch.setattr("socket.getaddrinfo", nowhere)
     undo = addresses.install(str(tmp_path), lambda what: assumed.append(what.en), missed.append)
     yield assumed, missed
     undo()
-    refused.undo()
 
 
 def _by_urlretrieve(address: str) -> bytes:

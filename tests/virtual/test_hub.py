@@ -7,7 +7,7 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
-from huggingface_hub import hf_api
+from huggingface_hub import constants, hf_api
 
 from gonogo.virtual.sandbox import hub, network, prepared
 
@@ -44,7 +44,8 @@ def test_by_the_modules_functions_as_libraries_do(noted: list[str], tmp_path: Pa
     assert set(noted) == {hub.SENT}
 
 
-def test_what_is_fetched_is_refused_as_before(noted: list[str]) -> None:
+def test_what_is_fetched_is_refused_as_before(noted: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)  # as a rehearsal has it from the start
     with pytest.raises(Exception, match=r"[Oo]ffline|network"):
         huggingface_hub.HfApi().model_info("somebody/model")
     assert hub.SENT not in noted

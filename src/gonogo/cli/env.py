@@ -51,7 +51,6 @@ def env(
         else:
             from gonogo.confinement.confinement import means_here
 
-            means, refused = means_here()
-            report = environment_report(this_machine(deep=True), (confined_by(means, refused),))
+            report = environment_report(this_machine(deep=True), (confined_by(*means_here()),))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)

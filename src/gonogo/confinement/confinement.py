@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import NamedTuple, get_args
 
 from gonogo.confinement.messages import CANNOT_CONFINE
 from gonogo.confinement.secrets import secret_places
@@ -28,11 +29,10 @@ _MIN_SPACE = 256 << 20
 class Confinement:
     """The worlds of one rehearsal.
 
-    ``scratch`` is its folder, of which programs see ``shared`` and ``readable`` only. ``on_call`` is handed the
-    system calls of programs that are traced.
+    ``scratch`` is its folder, of which programs see ``shared`` and ``readable`` only.
     """
 
-    def __init__(self, scratch: Path, *, unconfined: bool = False, on_call: OnCall | None = None) -> None:
+    def __init__(self, scratch: Path, *, unconfined: bool = False) -> None:
         self.scratch = scratch.resolve()
         self.shared = self.scratch / "shared"
         """Programs see and write this folder as it is; gonogo reads what it finds here as a stranger's."""
@@ -44,7 +44,8 @@ class Confinement:
         """What confines its worlds; None before the first one."""
         self.reasons: list[str] = []
         """Why a better means could not be had: what the kernel refused, as it said."""
-        self._on_call = on_call
+        self._door: tuple[str, ...] | None = None
+        """Through what the user namespaces of its worlds are made, empty for directly; None before the first one."""
         self._ancestors: dict[Path, set[Path]] = {}
         """With which trees the worlds of other trees began, and those with which."""
         self._layers: Path | None = None
@@ -57,14 +58,13 @@ class Confinement:
         """A new world, ended with the block.
 
         It begins with the files of ``prepared``, and with what the ``below`` hold: trees of earlier worlds. ``on_call``
-        is handed calls too, and after the confinement's own.
+        is handed the system calls of programs that are traced.
 
         Raises UserError where this machine has no means to confine a program.
         """
         refused: list[str] = []
-        looks = [look for look in (self._on_call, on_call) if look is not None]
         with contextlib.ExitStack() as stack:
-            listening = stack.enter_context(SyscallListener(looks)) if looks else None
+            listening = stack.enter_context(SyscallListener(on_call)) if on_call is not None else None
             world = stack.enter_context(self.worlds_of(below, prepared, listening, refused))
             yield world
 
@@ -74,7 +74,7 @@ class Confinement:
     ) -> Iterator[World]:
         """As :meth:`world`; ``refused`` is told what the kernel refuses of the means that are tried first."""
         base_trees = self._without_ancestors([*([] if prepared is None else [prepared]), *below])
-        for means in (self.means,) if self.means is not None else _means_to_try():
+        for means, door in self._ways():
             for layers in self._places() if means == "namespaces" else (self.scratch / "worlds",):
                 layers.mkdir(exist_ok=True)
                 elsewhere = () if layers.is_relative_to(self.scratch) else (str(layers),)
@@ -87,6 +87,7 @@ class Confinement:
                         readable=(self.readable,),
                         remapped=(os.getcwd(), os.path.expanduser("~"), "/var/tmp"),
                         hidden=() if means == "none" else (*secret_places(), *elsewhere),
+                        door=door,
                         base_trees=base_trees,
                     ),
                     None if listening is None else listening.add,
@@ -97,11 +98,11 @@ class Confinement:
                     refused.append(f"{means}: {why}")
                     continue
                 except WorldRefused as why:
-                    refused.append(f"{means}: {why}")
+                    refused.append(f"{' by '.join((means, *map(os.path.basename, door[:1])))}: {why}")
                     break
-                if self.means is None:
+                if self.means is None or self._door is None:
                     self.reasons = list(refused)
-                self.means = means
+                self.means, self._door = means, door
                 if means == "namespaces":
                     self._layers = layers
                 self._ancestors[world.tree] = {
@@ -115,6 +116,21 @@ class Confinement:
                 return
         reasons = "; ".join(refused) or (f"{FORCED}={os.environ.get(FORCED)}" if is_linux() else "not Linux")
         raise UserError(CANNOT_CONFINE.format(why=reasons))
+
+    def _ways(self) -> Iterator[tuple[Means, tuple[str, ...]]]:
+        """The means to try, best first, and through what they are had."""
+        if self.means is not None:
+            yield self.means, self._door or ()
+            return
+        for means in _means_to_try():
+            yield means, ()
+            if means == "namespaces" and (door := _bubblewrap()):
+                yield means, door
+
+    @property
+    def door(self) -> str:
+        """The program that makes its user namespaces, by its path; empty: none is needed."""
+        return self._door[0] if self._door else ""
 
     def _without_ancestors(self, trees: Sequence[Path]) -> tuple[Path, ...]:
         """Without those that a later one began with: what its programs deleted of them is not to come back."""
@@ -155,19 +171,42 @@ def _other_folders() -> Iterator[str]:
     yield "/dev/shm"
 
 
+def _bubblewrap() -> tuple[str, ...]:
+    """bubblewrap's command line before that of a program that is to have its own user namespace; empty: not to be had.
+
+    An administrator may allow user namespaces to this program alone (a profile of AppArmor). It maps one user: root,
+    to whom namespaces are rarely refused, would lose the others.
+    """
+    path = shutil.which("bwrap")
+    if path is None or os.geteuid() == 0:
+        return ()
+    return (path, "--unshare-user", "--cap-add", "ALL", "--die-with-parent", "--dev-bind", "/", "/", "--")
+
+
 def is_linux() -> bool:
     """Whether this kernel may have the means."""
     return sys.platform.startswith("linux")
 
 
-def means_here() -> tuple[Means, str]:
-    """What would confine a program on this machine, and what the kernel refused of better means; ``none``: nothing."""
+class MeansHere(NamedTuple):
+    """What would confine a program on this machine."""
+
+    means: Means
+    """``none``: nothing."""
+    refused: str
+    """What the kernel refused of better means."""
+    door: str
+    """The program through which the user namespaces are made; empty for none."""
+
+
+def means_here() -> MeansHere:
+    """Try it: a world is made, in which nothing runs."""
     with tempfile.TemporaryDirectory(prefix="gonogo-", ignore_cleanup_errors=True) as folder:
         confinement = Confinement(Path(folder))
         refused: list[str] = []
         with contextlib.suppress(UserError), confinement.worlds_of((), None, None, refused):
-            return confinement.means or "none", "; ".join(refused)
-        return "none", "; ".join(refused)
+            return MeansHere(confinement.means or "none", "; ".join(refused), confinement.door)
+        return MeansHere("none", "; ".join(refused), "")
 
 
 def raise_if_ended(world: World) -> None:

@@ -44,6 +44,13 @@ _CONFINED_BY: dict[Means, Text] = {
 }
 
 
-def confined_by(means: Means, refused: str) -> Text:
-    """By what programs are confined on this machine, for ``gonogo env``."""
-    return _CONFINED_BY[means].format(why=refused or "-")
+_BY_DOOR = Text(
+    "{confined} (user namespaces are made by {door}, since this machine refuses gonogo its own: {why})",
+    "{confined}（用户命名空间由 {door} 创建，因为本机拒绝 gonogo 自己创建：{why}）",
+)
+
+
+def confined_by(means: Means, refused: str, door: str = "") -> Text:
+    """By what programs are confined on this machine, for ``gonogo env``. ``door``: what makes the user namespaces."""
+    text = _CONFINED_BY[means].format(why=refused or "-")
+    return _BY_DOOR.format(confined=text, door=door, why=refused or "-") if door else text

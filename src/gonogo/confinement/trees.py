@@ -60,7 +60,7 @@ def copy_tree(source: Path, target: Path) -> None:
                 continue
             if state.st_nlink > 1:
                 linked[state.st_dev, state.st_ino] = place
-            _copy_entry(path, place, state)
+            copy_entry(path, place, state)
     for here, there, state in reversed(folders):
         _copy_facts(here, there, state)
 
@@ -72,7 +72,8 @@ def _clear(place: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def _copy_entry(path: Path, place: Path, state: os.stat_result) -> None:
+def copy_entry(path: Path, place: Path, state: os.stat_result) -> None:
+    """Copy what is no folder, of which ``state`` is the lstat, with its mode, owner and times."""
     if stat.S_ISLNK(state.st_mode):
         place.symlink_to(os.readlink(path))
     elif stat.S_ISREG(state.st_mode):
@@ -118,13 +119,8 @@ def copy_with_holes(source: str | Path, target: str | Path) -> None:
 
 def copy_data(reading: int, writing: int, size: int) -> None:
     """Copy what a file of ``size`` bytes holds to an empty one, and leave out its holes."""
-    at = 0
-    while at < size:
-        try:
-            at = os.lseek(reading, at, os.SEEK_DATA)
-        except OSError:  # only a hole is left
-            break
-        end = os.lseek(reading, at, os.SEEK_HOLE)
+    for start, end in data_in(reading, size):
+        at = start
         while at < end:
             block = os.pread(reading, min(end - at, _BLOCK), at)
             if not block:
@@ -132,6 +128,19 @@ def copy_data(reading: int, writing: int, size: int) -> None:
             os.pwrite(writing, block, at)
             at += len(block)
     os.ftruncate(writing, size)
+
+
+def data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
+    """The parts of a file of ``size`` bytes that are no holes: (start, end)."""
+    at = 0
+    while at < size:
+        try:
+            at = os.lseek(descriptor, at, os.SEEK_DATA)
+        except OSError:  # only a hole is left
+            return
+        end = os.lseek(descriptor, at, os.SEEK_HOLE)
+        yield at, end
+        at = end
 
 
 def bytes_below(folder: Path) -> int:

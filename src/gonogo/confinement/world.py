@@ -30,11 +30,8 @@ from gonogo.finding.errors import UserError
 
 Means = Literal["namespaces", "landlock", "none"]
 """What confines a world: the kernel's namespaces with overlayfs; Landlock with seccomp; nothing."""
-TracedCalls = Literal["", "files", "looks", "starts"]
-"""Which calls of a program wait for the world's listener: those that open or start a file; also those that only look
-whether it is there; those that start a program."""
-OnListener = Callable[[int, str], None]
-"""Takes the descriptor at which the calls of a program are heard, and which they are."""
+OnListener = Callable[[int], None]
+"""Takes the descriptor at which the calls of a program are heard."""
 
 _INSIDE = str(Path(__file__).with_name("inside"))
 _START_TIMEOUT = 20.0
@@ -92,6 +89,9 @@ class WorldSpec:
     """Folders in which programs are to be able to write though others own them; of the first, also those below it."""
     hidden: tuple[str, ...] = ()
     """Files and folders that are shown empty (with Landlock: that can't be read)."""
+    door: tuple[str, ...] = ()
+    """Words before the command of the first process: a program that may make the user namespace where gonogo may not.
+    It leaves that process all capabilities in it."""
     base_trees: tuple[Path, ...] = ()
     """Trees (see ``trees.py``) that are copied into the world's own: what they hold is seen before the real files. The
     later ones come over the earlier."""
@@ -136,10 +136,12 @@ class World:
                 listener.listen(128)
                 ends = (theirs.fileno(), listener.fileno())
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", _INSIDE, "begin", *map(str, ends)],
+                    [*self.spec.door, sys.executable, "-I", "-S", _INSIDE, "begin", *map(str, ends)],
                     env=_own_libraries(), cwd="/", stdin=subprocess.DEVNULL, pass_fds=ends, start_new_session=True,
+                    stderr=subprocess.PIPE if self.spec.door else None,
                 )  # fmt: skip
-            ours.send(marshal.dumps(self._message(layer)))
+            with contextlib.suppress(BrokenPipeError):
+                ours.send(marshal.dumps(self._message(layer)))
             self._take_answer(ours)
         except BaseException:
             ours.close()
@@ -154,6 +156,7 @@ class World:
         spec = self.spec
         return {
             "means": spec.means,
+            "in_user_namespace": bool(spec.door),
             "layer": str(layer),
             "private": str(spec.private),
             "shared": [str(path) for path in spec.shared],
@@ -175,8 +178,15 @@ class World:
         what, _, rest = message.partition(b" ")
         if what != b"ready":
             kind = LayerRefused if what == b"layer" else WorldRefused
-            raise kind(rest.decode(errors="replace") or "its first process ended without a word")
+            why = rest.decode(errors="replace") or self._said_by_door()
+            raise kind(why or "its first process ended without a word")
         self.notes = tuple(note for note in rest.decode(errors="replace").split("\0") if note)
+
+    def _said_by_door(self) -> str:
+        """What the door said of why it does not open."""
+        if self._process is None or self._process.stderr is None:
+            return ""
+        return self._process.stderr.read(1 << 12).decode(errors="replace").strip().partition("\n")[0]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -202,25 +212,24 @@ class World:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+            if self._process.stderr is not None:
+                self._process.stderr.close()
 
     def command(
-        self,
-        words: Sequence[str],
-        *,
-        traced: TracedCalls = "",
-        descriptors: Mapping[int, int] | None = None,
-        cwd: str = "",
+        self, words: Sequence[str], *, traced: bool = False, descriptors: Mapping[int, int] | None = None, cwd: str = ""
     ) -> list[str]:
         """The command line that runs ``words`` in the world: for subprocess, with folder and streams as ever.
 
         What stands for the program outside runs there with the variables that subprocess is given: hand it those of
         :meth:`environment`, or nothing is started. ``cwd`` is a folder that may be there in the world alone; without
-        it, the program's is subprocess's. The calls in ``traced`` are those that the listener of the world is given.
+        it, the program's is subprocess's. ``traced``: the calls by which its
+        commands start, reach out and end (``inside/calls.py``) wait for the listener of the world.
         ``descriptors``: those that are handed on beside the streams, which subprocess has to pass, and the numbers that
         they have in the program.
         """
         handed = ",".join(f"{here}={there}" for here, there in (descriptors or {}).items())
-        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, traced, handed, cwd, *words]
+        listen = "commands" if traced else ""
+        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, listen, handed, cwd, *words]
 
     @staticmethod
     def environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -261,7 +270,7 @@ class World:
         what, _, rest = message.partition(" ")
         if what == "listener" and self._on_listener is not None:
             for descriptor in descriptors:
-                self._on_listener(descriptor, rest)
+                self._on_listener(descriptor)
             return
         for descriptor in descriptors:
             os.close(descriptor)

@@ -43,6 +43,7 @@ class Redactor:
         self._masks = {value: mask for value, mask in masks.items() if not _is_word(value)}
         words = [re.escape(value) for value in masks if _is_word(value)]
         self._words = re.compile(rf"(?<!\w)(?:{'|'.join(words)})(?!\w)") if words else None
+        self._in_bytes = [value.encode("utf-8", "surrogateescape") for value in masks]
 
     def text(self, text: str) -> str:
         """The text without them."""
@@ -52,6 +53,19 @@ class Redactor:
         if self._words is not None:
             text = self._words.sub(MASK, text)
         return with_known_replaced(text, lambda _prefix, _rest: MASK)
+
+    def data(self, data: bytes, formats: bool = True) -> bytes:
+        """Bytes that are no text without them, each byte of a secret masked: what stands around it stays in its place.
+
+        ``formats``: also what only has the format of one.
+        """
+        for value in self._in_bytes:
+            if value in data:
+                data = data.replace(value, b"*" * len(value))
+        if formats:
+            text = data.decode("latin-1")
+            data = with_known_replaced(text, lambda _prefix, rest: "*" * len(rest)).encode("latin-1")
+        return data
 
     def tree(self, value: T) -> T:
         """A record, a report, or what they are made of, with all of its text without them."""

@@ -20,13 +20,12 @@ from gonogo.evidence.launch.command_words import SHELLS, is_python, python_comma
 from gonogo.evidence.launch.launchers import launcher_called
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
+from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.capture import captured
 from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
 from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
 from gonogo.rehearse.launch.worker_environment import with_packages
-from gonogo.rehearse.path_access import not_all_known
 from gonogo.rehearse.shell.run_script import ScriptRun, is_script_call, run_script
 from gonogo.rehearse.shell.session import ScriptCommand
 
@@ -284,7 +283,6 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
     python = os.path.join(folder, os.path.basename(program) if is_interpreter else "python")
     if os.path.isfile(python):
         probe = [python, "-c", "import gonogo.virtual.protocol.plan"]
-        not_all_known("what another Python has installed")
         with situation.world() as world:
             works = subprocess.run(
                 world.command(probe),
@@ -383,8 +381,9 @@ def skipped_commands(
                 script=shortened(words, 80), listed=listed
             ),
             Text(
-                "not run: they need a network or another machine, never end, or are not installed here",
-                "未执行：它们需要网络或其他机器、不会结束，或本机没有安装",
+                "not run, and taken to succeed without output: they need a network or another machine, never end, or "
+                "are not installed here",
+                "未执行，视为成功且没有输出：它们需要网络或其他机器、不会结束，或本机没有安装",
             ),
         )
     environment = chosen.environment

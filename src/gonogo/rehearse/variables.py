@@ -14,6 +14,7 @@ from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecor
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.redaction import MIN_SECRET_LENGTH, Redactor
+from gonogo.finding.secret_formats import is_secret
 from gonogo.rehearse.launch.launch_texts import own_texts
 from gonogo.rehearse.request import RehearsalRequest
 
@@ -51,6 +52,9 @@ class ProgramVariables:
     def __init__(self, given: ProgramEnvironment, environ: Mapping[str, str]) -> None:
         self._given = given
         self._redactor = Redactor(environ, given.typed)
+        whole = (value for name, value in given.replaced.items() if is_secret(name, environ[name]))
+        self.kept = Redactor(environ, (*given.typed, *(one for one in whole if len(one) >= MIN_SECRET_LENGTH)))
+        """Masks the placeholders of secrets as well, in what is kept."""
 
     @classmethod
     def of(cls, request: RehearsalRequest) -> ProgramVariables:
@@ -62,10 +66,6 @@ class ProgramVariables:
     def environment(self) -> dict[str, str]:
         """What the programs are started with."""
         return dict(self._given.environment)
-
-    def redact(self, text: str) -> str:
-        """A text without the secrets of this process, those typed for ``--env`` among them."""
-        return self._redactor.text(text)
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:

@@ -1,4 +1,9 @@
-"""Programs of a launch script that are not started as they are. All others run for real, in the script's world."""
+"""Programs of a launch script that are not started as they are. All others run for real, in the script's world.
+
+Of those that only reach for another machine in vain the kernel tells (``unreached.py``). The names here spare a second
+run of the script, and hold where the kernel doesn't tell: under Landlock, without a confinement, behind a proxy on this
+machine, and for installers, which fail before they reach out.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +25,10 @@ OTHER_MACHINES = frozenset(
     {"sbatch", "salloc", "scancel", "squeue", "qsub", "bsub", "docker", "podman", "nerdctl", "kubectl", "helm",
      "enroot", "systemctl", "service", "reboot", "shutdown", "crontab", "at", "batch"}
 )  # fmt: skip
-NEVER_END = frozenset({"tmux", "screen", "watch", "top", "htop", "nvtop", "nvitop", "gpustat", "less", "more", "vim"})
-SKIPPED = NEEDS_NETWORK | INSTALLS | OTHER_MACHINES | NEVER_END
+NEVER_END = frozenset({"watch", "top", "htop", "nvtop", "nvitop", "gpustat", "vim"})
+DAEMONS = frozenset({"tmux", "screen"})
+"""Run what they are given behind a terminal of their own; where they can have none (Landlock), they are left out."""
+SKIPPED = NEEDS_NETWORK | INSTALLS | OTHER_MACHINES | NEVER_END | DAEMONS
 """Answer nothing, and succeed: on the machine that trains they would."""
 
 DEVICES = frozenset({"nvidia-smi", "npu-smi"})
@@ -39,5 +46,5 @@ PIP_READS = frozenset({"list", "show", "freeze", "--version", "-V", "check", "ca
 HARMLESS_MODULES = frozenset({"json.tool", "site", "sysconfig", "platform", "base64", "calendar"})
 """``python -m NAME`` that only prints: run for real."""
 
-REPLACED = PASSED_THROUGH | SKIPPED | DEVICES | SLEEPS | INSPECTED_FIRST
+REPLACED = PASSED_THROUGH | (SKIPPED - DAEMONS) | DEVICES | SLEEPS | INSPECTED_FIRST
 """By the file's name; beside these, Python and whatever a first line hands to Python."""

@@ -20,6 +20,7 @@ from gonogo.confinement.syscall_listener import SystemCall
 from gonogo.evidence.launch.command_words import SHELLS, is_python
 from gonogo.rehearse.shell import commands
 from gonogo.rehearse.shell.session import MAX_NESTING, STAND_IN, Replaced, ShellSession, launcher_names
+from gonogo.rehearse.shell.unreached import Process, UnreachedCommands, started_at
 
 _AT_CWD = 0xFFFFFF9C
 _FIRST_LINE = 512
@@ -33,21 +34,29 @@ _RESOLVE_IN_ROOT = 0x10
 class Interception:
     """Replaces programs on behalf of one run of a script."""
 
-    def __init__(self, session: ShellSession) -> None:
+    def __init__(self, session: ShellSession, unreached: UnreachedCommands) -> None:
         self._session = session
+        self._unreached = unreached
+        self.has_namespaces = False
+        """Whether the script has a network and terminals of its own: then it is heard who asks for another machine."""
         self.failure: str | None = None
         """Why the script can't be followed."""
+        self.has_daemons = False
+        """Whether tmux or screen has run: what they start runs on when the script has ended."""
         self.stub = self.bash = ""
         """Paths in the world: of the stub, and of what ``sh`` is there, as on most clusters. Set before it runs."""
         self._names = commands.REPLACED | launcher_names()
-        self._let_through: dict[tuple[int, str], int] = {}
-        """How many more starts of a process are let through; by its number and its start, for numbers come again."""
+        self._let_through: dict[Process, int] = {}
+        """How many more starts of a process are let through."""
+        self._replaced: dict[Process, list[str]] = {}
 
     def look(self, call: SystemCall) -> None:
         """Look at a call; replace what it would start if need be."""
+        if call.name in ("connect", "exit_group") and self.has_namespaces:
+            self._unreached.look(call, self._replaced)
         if call.name not in ("execve", "execveat"):
             return
-        caller = (call.pid, _started_at(call.pid))
+        caller = (call.pid, started_at(call.pid))
         if self._let_through.get(caller, 0) > 0:
             self._let_through[caller] -= 1
             return
@@ -68,16 +77,22 @@ class Interception:
         if name in ("sh", "dash") and target not in (name, "bash"):  # sh is another shell here, such as dash
             self._overwrite(call, address, path, os.fsencode(self.bash))
             return
-        if not (name in self._names or is_python(name) or _has_python_shebang(first_line)):
+        command = [os.fsdecode(call.memory.text(call.pid, word)) for word in words]
+        left_out = self._unreached.leaves_out(command)
+        if name in commands.DAEMONS:
+            left_out |= not self.has_namespaces
+            self.has_daemons |= self.has_namespaces
+        if not (left_out or name in self._names or is_python(name) or _has_python_shebang(first_line)):
             return
-        if len(words) > 2 and call.memory.text(call.pid, words[2]) == os.fsencode(STAND_IN):
+        if len(words) > 2 and command[2] == STAND_IN:
             self._let_through[caller] = _STARTS_OF_A_STAND_IN - 1
             return
-        called = os.fsdecode(call.memory.text(call.pid, words[0])) if words else name
+        called = command[0] if command else name
         process = _number_inside(call.pid)
         if process is None or not self._overwrite(call, address, path, os.fsencode(self.stub)):
             return
-        self._session.record_replaced(process, Replaced(shown, called))
+        self._session.record_replaced(process, Replaced(shown, called, left_out))
+        self._replaced[caller] = command
         self._let_through[caller] = _STARTS_OF_A_STAND_IN
 
     def _overwrite(self, call: SystemCall, address: int, path: bytes, other: bytes) -> bool:
@@ -145,16 +160,6 @@ def _number_inside(pid: int) -> int | None:
             if line.startswith("NSpid:"):
                 return int(line.split()[-1])
     return None
-
-
-def _started_at(pid: int) -> str:
-    """When a process was started, in the kernel's ticks."""
-    with (
-        contextlib.suppress(OSError, IndexError),
-        open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file,
-    ):
-        return file.read().rpartition(")")[2].split()[19]
-    return ""
 
 
 def _depth(pid: int) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import re
 import selectors
 import shutil
 import signal
+import string
 import subprocess
 import tempfile
 import time
@@ -17,14 +19,14 @@ from pathlib import Path
 
 from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.trees import mirror_folder
-from gonogo.confinement.world import TracedCalls, World
+from gonogo.confinement.world import World
 from gonogo.evidence.launch.command_words import SHELLS, shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.path_access import is_recording
 from gonogo.rehearse.shell.interception import Interception, write_stub
 from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
+from gonogo.rehearse.shell.unreached import UnreachedCommands
 
 # What a script still does after its first launch: the next stage, a wait, a copy of the results.
 _AFTER_LAUNCH = 10.0
@@ -101,19 +103,22 @@ def run_script(
     _check_script(words, bash, cwd)
     deadline = time.monotonic() + timeout
     software: list[str] = []
+    unreached = UnreachedCommands()
     while True:
         session = ShellSession.create(
             confinement.readable, confinement.shared, surroundings, python, [str(path) for path in packages]
         )
         own = Path(tempfile.mkdtemp(prefix="script-", dir=confinement.scratch))
         _write_own_files(own, session, bash, software)
-        interception = Interception(session)
+        interception = Interception(session, unreached)
+        unreached.begin()
         with (
             confinement.world(below=[own], prepared=prepared, on_call=interception.look) as world,
             _Short(world, own) as short,
         ):
             interception.stub, interception.bash = short.stub, short.bash
-            status, output = _run(world, session, interception, words, bash, environment, cwd, deadline)
+            interception.has_namespaces = world.shows_changes
+            status, output = _run(world, session, interception, unreached, words, bash, environment, cwd, deadline)
             raise_if_ended(world)
         failure = interception.failure
         if failure is not None:
@@ -123,6 +128,8 @@ def run_script(
                     "无法跟踪 `{command}`：{failure}；请直接给出启动命令",
                 ).format(command=shortened(words), failure=failure)
             )
+        if unreached.has_failed and time.monotonic() < deadline:
+            continue
         skipped = [*session.skipped(), *(["source", path] for path in software)]
         run = ScriptRun(tuple(session.calls()), tuple(skipped), world.tree, status, output)
         if run.calls:
@@ -176,11 +183,10 @@ class _Short:
         self.stub, self.bash = f"/{_STUB}", f"/{_BASH}"
         self._outside: list[Path] = []
         if not world.shows_changes:  # then it is no root folder of its own
-            number, path = tempfile.mkstemp(prefix=_STUB, dir="/tmp")
-            os.close(number)
-            shutil.copy(own / _STUB, path)
-            self._outside.append(Path(path))
-            self.stub, self.bash = path, os.path.realpath(own / _BASH)
+            stub = _new_short_file("/tmp")
+            shutil.copy(own / _STUB, stub)
+            self._outside.append(stub)
+            self.stub, self.bash = str(stub), os.path.realpath(own / _BASH)
 
     def __enter__(self) -> _Short:
         return self
@@ -188,6 +194,17 @@ class _Short:
     def __exit__(self, *error: object) -> None:
         for path in self._outside:
             path.unlink(missing_ok=True)
+
+
+def _new_short_file(folder: str) -> Path:
+    """A new file whose name is as short as can be: its path is to fit in the place of ``/usr/bin/git``."""
+    for length in range(1, 9):
+        for _ in range(40):
+            path = Path(folder, "".join(random.choices(string.ascii_letters + string.digits, k=length)))
+            with contextlib.suppress(FileExistsError):
+                path.touch(0o700, exist_ok=False)
+                return path
+    raise FileExistsError(folder)
 
 
 def _write_own_files(own: Path, session: ShellSession, bash: str, software: Sequence[str]) -> None:
@@ -212,6 +229,7 @@ def _run(
     world: World,
     session: ShellSession,
     interception: Interception,
+    unreached: UnreachedCommands,
     words: Sequence[str],
     bash: str,
     environment: Mapping[str, str],
@@ -219,9 +237,8 @@ def _run(
     deadline: float,
 ) -> tuple[int, tuple[str, ...]]:
     """Run the script to its end; its status (-9 where it was ended) and last lines."""
-    traced: TracedCalls = "looks" if is_recording() else "starts"
     process = subprocess.Popen(
-        world.command([bash, *words[1:]], traced=traced),
+        world.command([bash, *words[1:]], traced=True),
         env=world.environment(session.environment(environment)),
         cwd=cwd,
         stdin=subprocess.DEVNULL,
@@ -239,7 +256,10 @@ def _run(
             while time.monotonic() < deadline:
                 if selector.select(timeout=0.05):
                     block = os.read(process.stdout.fileno(), 1 << 16)
-                    if not block:  # the script and all that it left in the background have ended
+                    if not block:  # the script has ended, and all that it left in the background but for daemons
+                        quiet = min(deadline, time.monotonic() + _IN_BACKGROUND) if interception.has_daemons else 0.0
+                        while not session.has_launched and time.monotonic() < quiet:
+                            time.sleep(0.05)
                         break
                     output += block
                     del output[:-_MAX_OUTPUT]
@@ -252,7 +272,7 @@ def _run(
                     break
                 if launched_at is not None and now > launched_at + _AFTER_LAUNCH:
                     break
-                if interception.failure is not None:
+                if interception.failure is not None or unreached.has_failed:
                     break
     finally:
         with contextlib.suppress(ProcessLookupError):

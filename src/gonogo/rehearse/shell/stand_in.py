@@ -32,11 +32,15 @@ class StandIn:
     def __init__(self, session: ShellSession, replaced: Replaced) -> None:
         self._session = session
         self._path = os.path.abspath(replaced.path)
+        self._left_out = replaced.left_out
 
     def answer(self, words: list[str]) -> int:
         """Stand in for ``words``; the exit status. May become another program."""
         name = os.path.basename(words[0])
         session = self._session
+        if self._left_out:
+            session.skip(words)
+            return 0
         if launcher_called(words) is not None:
             return self._record("launch", words)
         if is_python(name):

@@ -5,18 +5,25 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from gonogo.confinement.trees import copy_with_holes
+from gonogo.confinement.trees import copy_with_holes, data_in
 from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
+from gonogo.finding.redaction import Redactor
 from gonogo.rehearse.workers.workers import Assignment
+
+_MAX_TEXT = 16 << 20
+"""Bytes of the largest file in which what has the format of a secret is looked for, besides the secrets themselves."""
+_BLOCK = 4 << 20
+_OVERLAP = 128 << 10
+"""The kernel takes no longer variable: none is missed that lies across two blocks."""
 
 
 def check_keep(folder: Path | None) -> None:
@@ -31,9 +38,7 @@ def check_keep(folder: Path | None) -> None:
         )
 
 
-def keep_records(
-    folder: Path, record: RehearsalRecord, assignments: Sequence[Assignment], redact: Callable[[str], str]
-) -> None:
+def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[Assignment], redactor: Redactor) -> None:
     """Write ``rehearsal.json``, for each rank its plan, record, progress and output, and the files that were written.
 
     ``changed/`` mirrors the root folder; ``deleted.txt`` lists what was deleted or replaced. ``record`` has no secrets
@@ -46,26 +51,26 @@ def keep_records(
             own = folder / f"rank-{assignment.plan.rank}"
             own.mkdir()
             for path, name in ((assignment.plan_file, "plan.json"), (assignment.log, "output.log")):
-                _copy(path, own / name, redact)
+                _copy(path, own / name, redactor)
             for name in ("record.json", "progress.jsonl"):
                 with contextlib.suppress(OSError):  # a link that the program has put there
-                    _copy(assignment.folder / name, own / name, redact)
+                    _copy(assignment.folder / name, own / name, redactor)
         worlds = {assignment.world.tree: None for assignment in assignments if assignment.world is not None}
         for tree in worlds:
-            _keep_changes(tree, folder / "changed")
+            _keep_changes(tree, folder / "changed", redactor)
     except OSError as error:
         raise UserError(
             Text("--keep {folder}: {why}", "--keep {folder}：{why}").format(folder=folder, why=error.strerror)
         ) from None
 
 
-def _keep_changes(tree: Path, target: Path) -> None:
+def _keep_changes(tree: Path, target: Path, redactor: Redactor) -> None:
     """Copy what a world's programs wrote: files with their holes, and links."""
     gone = []
     for folder, names, files in os.walk(tree):
         for name in [*files, *(name for name in names if os.path.islink(os.path.join(folder, name)))]:
             path = os.path.join(folder, name)
-            inside = os.path.relpath(path, tree)
+            inside = redactor.text(os.path.relpath(path, tree))
             state = os.lstat(path)
             if stat.S_ISCHR(state.st_mode):  # overlayfs's mark of a deletion
                 gone.append(f"/{inside}\n")
@@ -73,17 +78,41 @@ def _keep_changes(tree: Path, target: Path) -> None:
                 place = target / inside
                 place.parent.mkdir(parents=True, exist_ok=True)
                 if stat.S_ISLNK(state.st_mode):
-                    place.symlink_to(os.readlink(path))
+                    place.symlink_to(redactor.text(os.readlink(path)))
                 else:
                     copy_with_holes(path, place)
+                    _mask(place, redactor)
     if gone:
         target.mkdir(parents=True, exist_ok=True)
         (target.parent / "deleted.txt").write_text("".join(sorted(gone)), encoding="utf-8", errors="surrogateescape")
 
 
-def _copy(source: Path, target: Path, redact: Callable[[str], str]) -> None:
+def _mask(path: Path, redactor: Redactor) -> None:
+    """Mask the secrets in a file: a program finds them in the launch script, or in a file of the project."""
+    with open(path, "r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size <= _MAX_TEXT:
+            data = file.read()
+            if b"\0" not in data:
+                masked = redactor.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+            else:
+                masked = redactor.data(data)
+            if masked != data:
+                file.seek(0)
+                file.truncate()
+                file.write(masked)
+            return
+        for start, end in data_in(file.fileno(), size):
+            for at in range(start, end, _BLOCK):
+                data = os.pread(file.fileno(), min(_BLOCK + _OVERLAP, end - at), at)
+                masked = redactor.data(data, formats=False)
+                if masked != data:
+                    os.pwrite(file.fileno(), masked, at)
+
+
+def _copy(source: Path, target: Path, redactor: Redactor) -> None:
     """What the program had a hand in is read as a stranger's; bytes that are no text stay as they are."""
     data = read_untrusted(source)
     if data is not None:
-        text = redact(data.decode("utf-8", "surrogateescape"))
+        text = redactor.text(data.decode("utf-8", "surrogateescape"))
         target.write_bytes(text.encode("utf-8", "surrogateescape"))

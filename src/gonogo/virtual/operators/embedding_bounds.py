@@ -74,9 +74,9 @@ def _are_within(rows: int, but: int | None, values: torch.Tensor) -> bool:
     return low >= 0 and high < rows
 
 
-def _fail(tensor: torch.Tensor, assertion: str, on_the_cpu: str) -> None:
+def _fail(tensor: torch.Tensor, assertion: str, cpu_message: str) -> None:
     if tensor.is_cpu:
-        raise IndexError(on_the_cpu)
+        raise IndexError(cpu_message)
     raise RuntimeError(f"CUDA error: device-side assert triggered (Assertion {assertion})")
 
 

@@ -21,23 +21,14 @@ from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.hooks import older_deepspeed
 from gonogo.virtual.kernels import libraries
 from gonogo.virtual.kernels.async_io import NvmeTraffic
+from gonogo.virtual.lookups import probe_reporting
 from gonogo.virtual.memory.blas_workspaces import BlasWorkspaces
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import WorkerPlan
-from gonogo.virtual.sandbox import (
-    addresses,
-    hub,
-    metrics,
-    moving,
-    network,
-    prepared,
-    probe_reporting,
-    spawned,
-    trackers,
-)
+from gonogo.virtual.sandbox import addresses, hub, metrics, moving, network, prepared, spawned, trackers
 from gonogo.virtual.tensor import CPU, VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents
@@ -92,7 +83,7 @@ def install(
     absent = table.absent if table is not None else ()
     undo.append(libraries.install(NAMESPACE_HANDLERS, _on_tensor_written, assume, capability, absent))
     undo.append(older_deepspeed.install(assume))
-    undo.append(network.install(lambda host: note(f"the network was asked for and refused: {host}")).undo)
+    undo.append(network.install(lambda host: note(f"the network was asked for and is not here: {host}")).undo)
     undo.append(trackers.install())
     undo.append(hub.install(note))
     made = MadeWeights(plan.scratch, plan.confinement == "namespaces", note)

@@ -37,6 +37,7 @@ from gonogo.virtual.hooks.micro_batches import CounterTally, MicroBatches, Numbe
 from gonogo.virtual.hooks.training_facts import as_run
 from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
+from gonogo.virtual.lookups import failed_lookups as asked_in_vain
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.operators import (
@@ -60,11 +61,10 @@ from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.ranks import environment_setup, starting
 from gonogo.virtual.ray import install as ray
 from gonogo.virtual.rollout import install as rollout
-from gonogo.virtual.sandbox import failed_lookups as asked_in_vain
 from gonogo.virtual.sandbox import prepared, spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
-from gonogo.virtual.tracing.parts import PLAIN, followed_by
+from gonogo.virtual.tracing.parts import PLAIN, traced_components
 from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import batches, data_shapes
@@ -92,7 +92,7 @@ class Session:
         self.memory = MemoryRecord(self._device_record)
         self.ledger = Ledger(os.path.dirname(torch.__file__))
         self.recorder = Recorder(plan.rank) if plan.trace else None
-        parts = self._parts = followed_by(self.recorder) if self.recorder is not None else PLAIN
+        parts = self._parts = traced_components(self.recorder) if self.recorder is not None else PLAIN
         self.mode = parts.mode(self.memory, self.ledger)
         self.modules = parts.modules(self.memory)
         self.life = parts.life(plan.steps, self.memory, self.ledger)

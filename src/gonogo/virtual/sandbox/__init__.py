@@ -1,1 +1,1 @@
-"""The program's view of files, network and processes: it may do what it likes, and nothing of the user's changes."""
+"""What the kernel's world can't know: files that are made, weights without bytes, the answers of hubs and trackers."""

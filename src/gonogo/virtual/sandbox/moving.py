@@ -13,9 +13,10 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from gonogo.confinement.trees import copy_data
+from gonogo.confinement.trees import copy_data, copy_entry, copy_tree, remove_tree
 from gonogo.virtual.patching.patches import Patches, patch_os
 
 _SPARSE_FROM = 1 << 20
@@ -115,7 +116,7 @@ def _copy_and_delete(src: str, dst: str, rename: Callable[..., None], refused: O
     head, tail = os.path.split(dst)
     partial = os.path.join(head, f".{tail[:200]}.moving-{os.getpid()}")
     try:
-        _copy(src, partial, {})
+        _copy(src, partial)
         rename(partial, dst)
     except OSError as error:
         _remove(partial)
@@ -136,38 +137,20 @@ def _bytes_held(path: str) -> int:
     return total
 
 
-def _copy(src: str, dst: str, copied: dict[tuple[int, int], str]) -> None:
+def _copy(src: str, dst: str) -> None:
     """Copy a file of any kind, or a folder with all below it: with modes, times, owners, links and holes."""
     state = os.lstat(src)
-    identity = (state.st_dev, state.st_ino)
     if stat.S_ISDIR(state.st_mode):
         os.mkdir(dst, 0o700)
-        for name in os.listdir(src):
-            _copy(os.path.join(src, name), os.path.join(dst, name), copied)
-    elif identity in copied:
-        os.link(copied[identity], dst, follow_symlinks=False)
-        return
-    elif stat.S_ISLNK(state.st_mode):
-        os.symlink(os.readlink(src), dst)
-    elif stat.S_ISREG(state.st_mode):
-        with open(src, "rb") as reading, open(dst, "xb") as writing:
-            copy_data(reading.fileno(), writing.fileno(), state.st_size)
+        copy_tree(Path(src), Path(dst))
     else:
-        os.mknod(dst, state.st_mode)
-    if state.st_nlink > 1 and not stat.S_ISDIR(state.st_mode):
-        copied[identity] = dst
-    with contextlib.suppress(OSError):
-        os.chown(dst, state.st_uid, state.st_gid, follow_symlinks=False)
-    shutil.copystat(src, dst, follow_symlinks=False)
+        copy_entry(Path(src), Path(dst), state)
 
 
 def _remove(path: str) -> None:
     """Take a file or folder away, whatever the modes of what lies in it."""
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISDIR(os.lstat(path).st_mode):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            remove_tree(Path(path))
+        else:
             os.unlink(path)
-            return
-        os.chmod(path, 0o700)
-        for name in os.listdir(path):
-            _remove(os.path.join(path, name))
-        os.rmdir(path)

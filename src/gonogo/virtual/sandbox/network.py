@@ -1,21 +1,20 @@
-"""No network: a rehearsal reaches nothing but its own machine, and says so to whoever tries."""
+"""No network: libraries are told so before they try, and what a program tries all the same is taken down.
+
+It is the kernel that lets nothing out (``gonogo.confinement``). What it answered reaches the program as it is.
+"""
 
 from __future__ import annotations
 
 import errno
-import ipaddress
 import os
 import socket
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.virtual.lookups.failed_lookups import not_reached
 from gonogo.virtual.patching.patches import Patches
 
-REFUSED = Text(
-    "the program tried to reach {host} over the network, which a rehearsal does not use",
-    "程序试图通过网络访问 {host}，而排练不使用网络",
-)
 _ENVIRONMENT = {
     # Read when these packages are imported: they look in their caches at once instead of trying, and waiting, first.
     "HF_HUB_OFFLINE": "1",
@@ -29,90 +28,51 @@ _ENVIRONMENT = {
     "COMET_MODE": "disabled",
     "SWANLAB_MODE": "disabled",
 }
-
-
-def is_local(host: Any) -> bool:
-    """Whether a host, by name or number, is this machine's loopback."""
-    name = (host.decode(errors="replace") if isinstance(host, bytes) else str(host or "")).rstrip(".").lower()
-    if name in ("", "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback") or name.endswith(
-        ".localhost"
-    ):
-        return True
-    number = _number(name)
-    return number is not None and (number.is_loopback or number.is_unspecified)
-
-
-def _number(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        number = ipaddress.ip_address(name.partition("%")[0])
-    except ValueError:
-        return None
-    mapped = getattr(number, "ipv4_mapped", None)
-    return mapped or number
+_NO_WAY = frozenset({errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN})
 
 
 def install(on_refused: Callable[[str], None] = lambda host: None) -> Patches:
-    """Refuse all connections but local ones, with an OSError that names the host; ``on_refused`` hears of each host."""
+    """Tell libraries that they are offline; ``on_refused`` hears of each host to which there was no way."""
     patches = Patches()
     for variable, value in _ENVIRONMENT.items():
         patches.item(os.environ, variable, value)
 
-    def refusal(host: Any, kind: type[OSError] = OSError, number: int = errno.ENETUNREACH) -> OSError:
+    def refused(host: Any) -> None:
         name = host.decode(errors="replace") if isinstance(host, bytes) else str(host)
-        on_refused(name)
-        return kind(number, REFUSED.format(host=name).en)
+        if name != socket.gethostname():  # a machine that doesn't know its own name doesn't know it there either
+            not_reached(name)
+            on_refused(name)
 
-    def check(family: int, address: Any) -> None:
-        if family in (socket.AF_INET, socket.AF_INET6) and isinstance(address, tuple) and address:
-            if not is_local(address[0]) and not _is_own_name(address[0]):
-                raise refusal(address[0])
-        elif family not in (getattr(socket, "AF_UNIX", None), socket.AF_INET, socket.AF_INET6):
-            raise refusal(f"an address of family {family}")
+    def telling(call: Callable[..., Any], host_of: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(call)
+        def asked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                answer = call(*args, **kwargs)
+            except OSError as error:
+                if isinstance(error, socket.gaierror) or error.errno in _NO_WAY:
+                    refused(host_of(*args, **kwargs))
+                raise
+            if call.__name__ == "connect_ex" and answer in _NO_WAY:
+                refused(host_of(*args, **kwargs))
+            return answer
 
-    methods = {name: getattr(socket.socket, name) for name in ("connect", "connect_ex", "sendto", "sendmsg")}
+        return asked
 
-    def connect(self: socket.socket, address: Any) -> None:
-        check(self.family, address)
-        methods["connect"](self, address)
-
-    def connect_ex(self: socket.socket, address: Any) -> int:
-        try:
-            check(self.family, address)
-        except OSError as error:
-            return error.errno or errno.ENETUNREACH
-        result: int = methods["connect_ex"](self, address)
-        return result
-
-    def sendto(self: socket.socket, data: Any, *rest: Any) -> int:
-        check(self.family, rest[-1])
-        result: int = methods["sendto"](self, data, *rest)
-        return result
-
-    def sendmsg(self: socket.socket, buffers: Any, *rest: Any) -> int:
-        if len(rest) > 2 and rest[2] is not None:
-            check(self.family, rest[2])
-        result: int = methods["sendmsg"](self, buffers, *rest)
-        return result
-
-    for replacement in (connect, connect_ex, sendto, sendmsg):
-        patches.set(socket.socket, replacement.__name__, replacement)
-
-    look_up = {name: getattr(socket, name) for name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex")}
-    replaced: list[tuple[Any, Any]] = []
-    for name, original in look_up.items():
-
-        def by_name(host: Any, *args: Any, _original: Any = original, **kwargs: Any) -> Any:
-            text = host.decode(errors="replace") if isinstance(host, bytes) else host
-            if is_local(host) or _is_own_name(host) or _number(str(text)) is not None:
-                return _original(host, *args, **kwargs)
-            raise refusal(host, socket.gaierror, socket.EAI_NONAME)
-
-        by_name.__name__ = name
-        patches.set(socket, name, by_name)
-        replaced.append((original, by_name))
-    patches.everywhere(replaced, but=(socket,))
+    for name in ("connect", "connect_ex", "sendto", "sendmsg"):
+        patches.set(socket.socket, name, telling(getattr(socket.socket, name), _address_in))
+    names = ("getaddrinfo", "gethostbyname", "gethostbyname_ex")
+    replaced = {name: telling(getattr(socket, name), _host_asked_for) for name in names}
+    patches.everywhere([(getattr(socket, name), replaced[name]) for name in names], but=(socket,))
+    for name in names:
+        patches.set(socket, name, replaced[name])
     return patches
 
 
-def _is_own_name(host: Any) -> bool:
-    return (host.decode(errors="replace") if isinstance(host, bytes) else host) == socket.gethostname()
+def _address_in(*arguments: Any) -> Any:
+    """The host in the arguments of a method of sockets: its address comes last."""
+    address = arguments[-1]
+    return address[0] if isinstance(address, tuple) and address else address
+
+
+def _host_asked_for(host: Any = "", *rest: Any, **others: Any) -> Any:
+    return host

@@ -85,7 +85,7 @@ def _method(names: _Names, original: Any, answer: Callable[..., Any]) -> Any:
 
 
 def note_asked(error: BaseException, name: str, file: str) -> None:
-    """Attach the repository and the file of the hub for whose want an exception was raised."""
+    """Attach the repository and the file of the hub for whose want an exception was raised; ``""``: all its files."""
     error.gonogo_asked = (name, file)  # type: ignore[attr-defined]
 
 
@@ -101,10 +101,6 @@ def files_of(folder: str, kind: str | None) -> Iterator[str]:
     for parent, _, names in os.walk(folder):
         found.update(os.path.relpath(os.path.join(parent, name), folder) for name in names)
     yield from sorted(found)
-
-
-def _has(names: _Names, folder: str, name: str, kind: str | None, filename: Any, **kwargs: Any) -> bool:
-    return os.path.exists(names.file(name, folder, None, str(filename)))
 
 
 def _info(module: Any, folder: str, name: str, kind: str | None, *args: Any, **kwargs: Any) -> Any:

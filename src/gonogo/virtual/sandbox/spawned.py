@@ -15,9 +15,10 @@ from types import ModuleType
 from typing import Any
 
 import gonogo
+from gonogo.virtual.lookups import probe_reporting
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
-from gonogo.virtual.sandbox import hub, moving, network, probe_reporting, trackers
+from gonogo.virtual.sandbox import hub, moving, network, trackers
 
 _PACKAGES = ("multiprocessing", "multiprocess")
 """The standard library's, and the copy of it that pickles by dill, which datasets uses."""

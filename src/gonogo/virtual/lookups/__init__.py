@@ -1,0 +1,1 @@
+"""What a program looks for, and what of it is not there."""

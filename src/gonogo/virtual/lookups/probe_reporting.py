@@ -1,0 +1,62 @@
+"""What a Python program only looks for, and does not open, is taken down with its other lookups.
+
+``os.stat`` and the like raise no audit event, so they are replaced. The import system's listings are marked: they look
+for modules only, and say nothing of what else lies in a folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import importlib.metadata
+import os
+import posix
+from collections.abc import Callable
+from typing import Any
+
+from gonogo.virtual.lookups.failed_lookups import looked_for
+from gonogo.virtual.patching.patches import Patches, patch_os
+from gonogo.virtual.protocol.plan import FOR_MODULES
+
+
+def install() -> Callable[[], None]:
+    """Have this process, and those that it forks, take down what they look for; returns the undo."""
+    patches = Patches()
+    patch_os(patches, {name: _reporting(getattr(os, name)) for name in ("stat", "lstat", "access", "readlink")})
+    _follow_importing(patches)
+    return patches.undo
+
+
+def _reporting(look: Any) -> Any:
+    @functools.wraps(look)
+    def looks(path: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(path, int) and kwargs.get("dir_fd") is None:
+            with contextlib.suppress(TypeError):  # which the call itself says
+                looked_for(os.fsdecode(path))
+        return look(path, *args, **kwargs)
+
+    return looks
+
+
+def _follow_importing(patches: Patches) -> None:
+    """The import system lists each folder on the path: a file that is no module changes nothing of what it finds."""
+    from importlib import _bootstrap_external as machinery
+
+    def list_modules(path: str) -> list[str]:
+        return posix.listdir(path + FOR_MODULES)
+
+    patches.set(machinery, "_os", _Stand(posix, listdir=list_modules))
+    patches.set(importlib.metadata, "os", _Stand(os, listdir=list_modules))
+    importlib.invalidate_caches()
+
+
+class _Stand:
+    """A module with some of its names replaced."""
+
+    def __init__(self, module: Any, **replaced: Any) -> None:
+        self.__dict__.update(replaced)
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
