@@ -110,7 +110,8 @@ class Session:
         self.origin = AutogradOrigin()
         self._diverged: Reply | None = None
         self._work_done: Callable[[], tuple[PhaseWork, ...]] = tuple
-        self._work_tallies: Callable[[], Sequence[Tally]] = tuple
+        self.work_tallies: Sequence[Tally] = ()
+        """Who counts what is computed and moved."""
         self.batch: tuple[tuple[str, str], ...] = ()
         self.batches = 0
         self.data_shapes: list[str] = []
@@ -304,7 +305,7 @@ class Session:
         ]  # fmt: skip
         if self.nvme is not None:
             found.append(NumbersTally(self.nvme, "read_bytes", "written_bytes"))
-        return [*found, *self._work_tallies()]
+        return [*found, *self.work_tallies]
 
     def _counting(self) -> contextlib.AbstractContextManager[object]:
         """What the plan asks for: work counted, or nothing."""
@@ -314,7 +315,6 @@ class Session:
 
         work.watch(self)
         self._work_done = work.phases
-        self._work_tallies = work.tallies
         return work.counting()
 
     def _went_on(self) -> End:

@@ -40,6 +40,7 @@ def watch(session: Any) -> None:
     speed = session.plan.accelerator.speed
     if speed is not None:
         _watched.append(_WorkMode(session.life, speed))
+        session.work_tallies = _watched
 
 
 def counting() -> contextlib.AbstractContextManager[object]:
@@ -50,11 +51,6 @@ def counting() -> contextlib.AbstractContextManager[object]:
 def phases() -> tuple[PhaseWork, ...]:
     """What was counted, in order of steps."""
     return _watched[0].phases() if _watched else ()
-
-
-def tallies() -> tuple[_WorkMode, ...]:
-    """Those who count, for what is counted again without being run."""
-    return tuple(_watched)
 
 
 class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
