@@ -1,6 +1,6 @@
 """How long a rehearsal takes, and how much memory: a 72B model, ZeRO-3 with both offloads, 8 ranks, rank 0, 2 steps.
 
-    python benchmarks/rehearse.py [--format json] [--layers 20,40,80] [--accumulation 1]
+    python benchmarks/rehearse.py [--format json] [--layers 20,40,80] [--accumulation 1] [--every]
 
 Prints seconds (start to end of the whole command), the processors' time in it, operators a second, and the worker's
 peak resident memory: for the full model, and for the same at fewer layers, to show how the cost grows. Sequence 4096,
@@ -25,7 +25,7 @@ from pathlib import Path
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "qwen_72b_zero3_offload"
 
 
-def measure(layers: int, accumulation: int) -> dict[str, float]:
+def measure(layers: int, accumulation: int, every: bool) -> dict[str, float]:
     """Rehearse the example with so many layers. Raises SystemExit where the rehearsal is no GO."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "example"
@@ -53,7 +53,7 @@ def measure(layers: int, accumulation: int) -> dict[str, float]:
             "--format",
             "json",
         ]
-        options += ["--keep", str(Path(folder) / "kept")]
+        options += ["--keep", str(Path(folder) / "kept"), *(["--every"] if every else [])]
         started, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
         run = subprocess.run(
             [sys.executable, "-m", "gonogo", "rehearse", *options, "--", "bash", "launch.sh"],
@@ -82,11 +82,12 @@ def main() -> None:
     parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument("--layers", default="20,40,80", help="the last one is the full model")
     parser.add_argument("--accumulation", type=int, default=1, help="micro-batches in a step (the example has 8)")
+    parser.add_argument("--every", action="store_true", help="run each micro-batch, those too that repeat")
     options = parser.parse_args()
     cells = []
     for layers in [int(part) for part in options.layers.split(",")]:
         print(f"{layers} layers ...", file=sys.stderr, flush=True)
-        cells.append(measure(layers, options.accumulation))
+        cells.append(measure(layers, options.accumulation, options.every))
     full = cells[-1]
     answer = {
         "benchmark": "rehearse",
@@ -94,6 +95,7 @@ def main() -> None:
         "operators_per_second": full["operators_per_second"],
         "peak_rss_bytes": full["peak_rss_bytes"],
         "accumulation": options.accumulation,
+        "every": options.every,
         "cells": cells,
         "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()},
     }

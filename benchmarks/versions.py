@@ -32,7 +32,7 @@ import numpy as np
 from packaging.version import Version
 from safetensors.numpy import save_file
 
-from gonogo.rehearse.packages.index import releases_of
+from gonogo.prepare.packages.index import releases_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent

@@ -243,6 +243,16 @@ class TestSilencing:
         Path("run.sh").write_text("\n".join([text[0], "# gonogo: allow more-ranks-than-visible-gpus", *text[1:]]))
         assert "more-ranks-than-visible-gpus" not in self.hazards()
 
+    def test_the_name_of_an_earlier_release_silences_it_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A hazard that was renamed stays silenced in projects that silenced it."""
+        (hazard,) = (hazard for hazard in all_hazards() if hazard.name == "more-ranks-than-visible-gpus")
+        monkeypatch.setattr(hazard, "formerly", ("too-many-ranks",))
+        assert self.hazards(select=("too-many-*",)) == {hazard.name}
+        assert hazard.name not in self.hazards(ignore=("too-many-*",))
+        text = Path("run.sh").read_text().split("\n")
+        Path("run.sh").write_text("\n".join([text[0], "# gonogo: allow too-many-ranks", *text[1:]]))
+        assert hazard.name not in self.hazards()
+
     def test_a_comment_elsewhere_does_not(self) -> None:
         Path("run.sh").write_text("# gonogo: allow more-ranks-than-visible-gpus\necho\n" + Path("run.sh").read_text())
         assert "more-ranks-than-visible-gpus" in self.hazards()

@@ -323,3 +323,49 @@ def test_many_findings_of_one_hazard_are_told_once_with_their_places() -> None:
         assert all(said in shown for said in ("29 more locations", "x.py:21", "9 more:")), name
         assert "x.py:22" not in shown
     assert len(json.loads(render(report, "json", "en"))["findings"]) == 30
+
+
+_ENTRY = """\
+import torch
+
+
+def main():
+    torch.distributed.init_process_group("nccl")
+    torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8).cuda())
+
+
+def other():
+    torch.distributed.init_process_group("nccl", rank=0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "sure"),
+    [
+        ("torchrun --nproc_per_node 2 $(which pkg-train) --steps 3", True),
+        ("torchrun --nproc_per_node 2 $(command -v pkg-train)", True),
+        ('deepspeed --num_gpus 2 "$(which pkg-train)"', True),
+        ("torchrun --nproc_per_node 2 --no-python pkg-train --steps 3", True),
+        ("accelerate launch --multi_gpu --num_processes 2 --no_python pkg-train", True),
+        ("torchrun --nproc_per_node 2 -m pkg.train", False),
+    ],
+)
+def test_a_console_script_calls_its_function(command: str, sure: bool) -> None:
+    """Its module's body calls nothing, and what another function of the module does is none of the run's."""
+    script = '[project]\nname = "pkg"\nversion = "0"\n[project.scripts]\npkg-train = "pkg.train:main"\n'
+    write({"pyproject.toml": script, "pkg/__init__.py": "", "pkg/train.py": _ENTRY, "a.sh": f"{command}\n"})
+    found = {one.hazard for one in check((), ["bash", "a.sh"]).report.findings if one.certainty is Certainty.CERTAIN}
+    assert found == ({"nccl-duplicate-gpu-hardcoded-device"} if sure else set())
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["git+https://example.org/a/handbook@606d2e9", "own @ git+https://example.org/a/own.git", "-e git+ssh://git@example.org/a/b"],
+)  # fmt: skip
+def test_what_is_built_from_a_repository_is_named_as_unread(line: str) -> None:
+    write({"train.py": "import torch\n", "requirements.txt": f"torch\n{line}\n"})
+    notes = " ".join(note.en for note in check((), ["torchrun", "train.py"]).report.notes)
+    assert "git+" in notes
+    assert "(requirements.txt:2)" in notes
+    write({"requirements.txt": "torch\nhandbook\n"})
+    assert not any("repository" in note.en for note in check((), ["torchrun", "train.py"]).report.notes)

@@ -20,7 +20,7 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Certainty, Finding
 from gonogo.finding.frame import Frame
 from gonogo.hazards.facts import leaf_modules
-from gonogo.rehearse.prepared import named_inputs
+from gonogo.prepare import named_inputs
 
 LAUNCH = "torchrun --nproc_per_node 2 train.py\n"
 DEEPSPEED = "deepspeed --num_gpus 2 train.py --deepspeed ds.json\n"

@@ -78,7 +78,7 @@ def test_the_design_names_files_that_exist(document: str) -> None:
     text = (ROOT / "docs" / document).read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:\w+/)*\w+\.(?:py|json))`", text)) | set(re.findall(r"`((?:\w+/)+)`", text))
     assert len(named) > 40
-    names = ("virtual", "hazards", "judge", "evidence", "rehearse", "trials", "confinement")
+    names = ("virtual", "hazards", "judge", "evidence", "prepare", "rehearse", "trials", "confinement")
     rooms = [PACKAGE, ROOT, *(PACKAGE / room for room in names)]
     for path in named:
         assert any((room / path).exists() for room in rooms), path
@@ -247,10 +247,23 @@ MAY_IMPORT = {
     "check": {"check", "hazards", "evidence", "report", "finding"},
     "diagnose": {"diagnose", "check", "judge", "hazards", "evidence", "finding"},
     "virtual": {"virtual", "confinement", "evidence", "finding"},
-    "rehearse": {"rehearse", "confinement", "check", "judge", "hazards", "evidence", "virtual", "report", "finding"},
+    "prepare": {"prepare", "confinement", "check", "hazards", "evidence", "report", "finding"},
+    "rehearse": {
+        "rehearse",
+        "prepare",
+        "confinement",
+        "check",
+        "judge",
+        "hazards",
+        "evidence",
+        "virtual",
+        "report",
+        "finding",
+    },
     "trials": {
         "trials",
         "confinement",
+        "prepare",
         "rehearse",
         "virtual",
         "check",
@@ -265,7 +278,7 @@ MAY_IMPORT = {
 # Distributions whose module has another name.
 MODULES = {"google_re2": "re2", "pyyaml": "yaml"}
 # What gonogo itself puts in the place of a package that needs a GPU to be built; see virtual/stand_ins.
-STOOD_IN = {"flash_attn", "flash_attn_2_cuda", "xformers"}
+STOOD_IN = {"flash_attn", "flash_attn_2_cuda", "xformers", "fast_layer_norm", "fused_layer_norm_cuda"}
 # What extras of their own bring, and a sentence asks for where it is missing.
 OPTIONAL = {"PIL", "uv", "pyarrow", "mcp", "pygls", "lsprotocol", "anyio", "pydantic", "typing_extensions", "IPython"}
 OPTIONAL |= {"starlette", "uvicorn", "openai"}
@@ -360,7 +373,7 @@ def test_what_is_private_is_not_used_from_another_room() -> None:
 
 def test_the_rooms_show_the_plan() -> None:
     entries = {path.name for path in PACKAGE.iterdir()} - {"__pycache__", "_version.py"}
-    assert len(entries) <= 17, sorted(entries)
+    assert len(entries) <= 18, sorted(entries)
     for folder in (folder for folder in PACKAGE.rglob("*") if folder.is_dir()):
         files = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
         if folder.parent != PACKAGE / "hazards" and "stand_ins" not in folder.parts:

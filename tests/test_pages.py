@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import types
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from gonogo.cli.explain import find_hazard
 from gonogo.finding.errors import UserError
 from gonogo.hazards import pack
 from gonogo.hazards.index import all_hazards
@@ -225,6 +227,12 @@ class Checkout:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path)
+
+
+def test_a_hazard_is_found_by_the_name_that_it_had() -> None:
+    formerly = Counter(name for hazard in all_hazards() for name in (hazard.name, *hazard.formerly))
+    assert [name for name, count in formerly.items() if count > 1] == []
+    assert find_hazard("ranks-part-at-collective").name == "ranks-diverge-at-collective"
 
 
 def test_a_new_page_counts_at_the_next_call_and_a_removed_one_no_more(checkout: Checkout) -> None:

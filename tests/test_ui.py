@@ -17,8 +17,13 @@ from starlette.testclient import TestClient
 from gonogo.cli.serving.folders import Folders
 from gonogo.cli.ui.app import make_app
 from gonogo.cli.ui.page_request import UiRequest, command_words
+from gonogo.cli.ui.report_store import ReportStore, StoredReport
 from gonogo.cli.ui.words import WORDS
 from gonogo.finding import Text
+from gonogo.report import render
+
+sys.path.insert(0, str(Path(__file__).parent / "report"))
+from pages import rehearsed_report as rehearsed
 
 TOKEN = "a-token-of-some-length"
 STATIC = Path(__file__).parents[1] / "src" / "gonogo" / "cli" / "ui" / "static"
@@ -247,3 +252,26 @@ def test_without_its_packages_one_line_says_what_to_install(tmp_path: Path) -> N
     assert "pip install -e " in done.stderr
     assert "[ui]" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_any_two_rehearsals_of_the_history_are_compared(client: TestClient, project: Path) -> None:
+    store = ReportStore(project)
+    for number, activations in enumerate((1.0, 2.0)):
+        made = StoredReport(f"{number}" * 12, "rehearse", "", "bash launch.sh", 1000.0 + number, 1.0, 0)
+        store.keep(made, render(rehearsed(activations), "html", "en"))
+    store.keep(StoredReport("2" * 12, "check", "", "bash launch.sh", 1002.0, 1.0, 0), "<p>no rehearsal</p>")
+    # The older is the one before, in whichever order they are named.
+    answer = client.post(f"/{TOKEN}/api/compare", json={"one": "1" * 12, "other": "0" * 12})
+    assert answer.status_code == 200
+    made = answer.json()
+    assert (made["tool"], made["verdict"], made["state"]) == ("compare", "REGRESSED", "done")
+    reports_at = client.get(f"/{TOKEN}/api/start").json()["reports"]
+    page = client.get(f"{reports_at}{made['id']}").text
+    assert "Before and after" in page
+    assert "Memory of both over time" in page
+    listed = {one["id"]: one["verdict"] for one in client.get(f"/{TOKEN}/api/reports").json()}
+    assert listed[made["id"]] == "REGRESSED"
+    for other, status in (("2" * 12, 400), ("f" * 12, 400), ("../../etc", 400)):
+        refused = client.post(f"/{TOKEN}/api/compare", json={"one": "0" * 12, "other": other})
+        assert refused.status_code == status
+        assert refused.json()["refused"]["zh"]

@@ -120,7 +120,7 @@ def test_a_fault_switches_its_part_off_and_is_said_once(capsys: pytest.CaptureFi
 def test_a_record_that_cannot_be_written_is_a_fault_and_the_next_is_written(tmp_path: Path) -> None:
     writer = RecordWriter(str(tmp_path), 0)
     writer.put(Step(1.0, step=object()))  # type: ignore[arg-type]
-    writer.now(Step(2.0, step=2))
+    writer.write_now(Step(2.0, step=2))
     writer.beat(3, "forward", True, 9)
     writer.close()
     [rank] = read_run(tmp_path).ranks
@@ -135,7 +135,7 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "file").write_text("")
     writer = RecordWriter(str(tmp_path / "file" / "folder"), 0)
     assert writer.broken
-    writer.now(Step(1.0))
+    writer.write_now(Step(1.0))
     writer.beat(1, "step", False, 0)
     assert capsys.readouterr().err.count("gonogo") == 1
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +81,7 @@ def test_a_plan_and_the_same_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert config["zero_optimization"]["stage"] == best["zero_stage"]
     assert config["train_micro_batch_size_per_gpu"] == best["micro_batch"]
 
-    started = time.monotonic()
     again = gonogo_plan(tmp_path, *words)
-    assert time.monotonic() - started < 60  # 0.3 s where nothing else runs
     assert json.loads(again.stdout)["plan"]["fitting"] == report["plan"]["fitting"]
     assert "(0 new" in again.stdout
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gonogo.evidence.published.models import FOLDER, all_models, published_model, whole_config
-from gonogo.rehearse.prepared.model_folder import model_files
+from gonogo.prepare.generated.model_folder import model_files
 
 
 def _file(name: str, file: str) -> dict[str, Any]:

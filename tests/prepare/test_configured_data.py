@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.rehearse.prepared import axolotl
-from gonogo.rehearse.prepared.prepare import InEnvironment, options_of, prepare
-from gonogo.rehearse.prepared.required_inputs import RequiredInput
+from gonogo.prepare import axolotl
+from gonogo.prepare.prepare import InEnvironment, options_of, prepare
+from gonogo.prepare.required_inputs import RequiredInput
 
 
 def listed(command: list[str], tokens: int | None = 32) -> dict[str, RequiredInput]:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from gonogo.evidence.prepared import Prepared, read_prepared
-from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, Missed, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import (
+    Absent,
+    AcceleratorFacts,
+    Failure,
+    Frame,
+    Missed,
+    RankRecord,
+    RehearsalRecord,
+)
+from gonogo.prepare.prepare import InEnvironment, options_of, prepare
+from gonogo.prepare.unset_variables import unset_variable
 from gonogo.rehearse.limits.certificate import apply_limits
+from gonogo.rehearse.limits.synthetic_data_failures import why_of_data
 from gonogo.rehearse.limits.world import ProjectWorld
-from gonogo.rehearse.prepared.prepare import InEnvironment, options_of, prepare
 
 PROGRAM = """\
 import sys
@@ -378,3 +389,59 @@ def test_a_folder_has_the_files_that_are_looked_for_in_it(project: Path, said: s
     made = sorted((project / "gonogo-prepared" / table.paths[str(project / "texts")]).iterdir())
     assert [one.name for one in made] == [f"0000{number}{suffix}" for number in range(4)]
     assert all(one.stat().st_size for one in made)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "rest"),
+    [
+        ("data/tok4096/*.bin", "{:05}.bin", {}),
+        ("data/**/train_*.jsonl", "train_{:05}.jsonl", {}),
+        ("pictures/*.jpg", "{:05}.jpg", {}),
+        ("data/*/shard.bin", "", {}),  # in which folder is untold
+        ("data/*.bin", "", {"written": True}),  # its own output
+        ("data/*.bin", "", {"phase": "step", "step": 4}),
+    ],
+)
+def test_files_that_were_looked_for_by_a_pattern_are_made(
+    project: Path, asked: str, name: str, rest: dict[str, Any]
+) -> None:
+    record = failed(project, "AssertionError", "there is nothing in it", 8)
+    place = Frame(str(project / "rows.py"), 8, "__init__", "", "user")
+    record.absent = [msgspec.structs.replace(Absent("file", asked, place), **rest)]
+    (project / "data").mkdir()  # what is there of the project's own stays
+    prepared_after(project, record)
+    table = read_prepared(project / "gonogo-prepared")
+    names = [name.format(number) for number in range(4)] if name else []
+    assert [Path(path).name for path in (table.paths if table is not None else {})] == names
+    for path, made in (table.paths if table is not None else {}).items():
+        assert (project / "gonogo-prepared" / made).stat().st_size > 0
+        assert Path(path).parent == project / asked.partition("/")[0] / ("tok4096" if "tok" in asked else "")
+
+
+ENVIRONMENT = """\
+import os
+from os import environ
+
+
+def main(name, row):
+    entity = os.environ["ENTITY"]
+    entity = environ[name]
+    return row["ENTITY"]
+"""
+
+
+@pytest.mark.parametrize(("line", "of_environment"), [(6, True), (7, True), (8, False)])
+def test_a_variable_that_nothing_sets_is_no_column_of_a_row(project: Path, line: int, of_environment: bool) -> None:
+    (project / "main.py").write_text(ENVIRONMENT)
+    place = Frame(str(project / "main.py"), line, "main", "", "user")
+    record = failed(project, "KeyError", "'ENTITY'", line)
+    assert record.failure is not None
+    record.failure = msgspec.structs.replace(record.failure, frames=(place,))
+    assert unset_variable(record.failure) == ("ENTITY" if of_environment else None)
+    prepared_after(project, failed(project, "FileNotFoundError", f"Unable to find '{project}/a.jsonl'", 8), record)
+    (made,) = (project / "gonogo-prepared" / "data").glob("*.jsonl")
+    assert ("ENTITY" in made.read_text()) != of_environment
+    table = read_prepared(project / "gonogo-prepared") or Prepared()
+    whole = RehearsalRecord(["python"], str(project), 1, 1, 1, AcceleratorFacts("H100", "cuda", 80, 0), 1, None)
+    why = why_of_data(record, table, whole, project)
+    assert (why is None) == of_environment

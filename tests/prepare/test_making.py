@@ -24,13 +24,13 @@ from gonogo.evidence.published.models import (
     tokenizer_layout,
 )
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.prepared.data_files import data_file, hub_folder, picture
-from gonogo.rehearse.prepared.folder import write_folder
-from gonogo.rehearse.prepared.model_folder import model_files
-from gonogo.rehearse.prepared.rows import FORMATS, Maker, format_from_columns, text
-from gonogo.rehearse.prepared.sentencepiece import sentencepiece_model
-from gonogo.rehearse.prepared.tokenizer import tokenizer_files
-from gonogo.rehearse.prepared.vocabulary import merges_of, tokens_by_id
+from gonogo.prepare.folder import write_folder
+from gonogo.prepare.generated.data_files import data_file, hub_folder, picture
+from gonogo.prepare.generated.model_folder import model_files
+from gonogo.prepare.generated.rows import FORMATS, Maker, format_from_columns, text
+from gonogo.prepare.generated.sentencepiece import sentencepiece_model
+from gonogo.prepare.generated.tokenizer import tokenizer_files
+from gonogo.prepare.generated.vocabulary import merges_of, tokens_by_id
 
 LAYOUTS = sorted({model.tokenizer for model in all_models() if model.tokenizer})
 

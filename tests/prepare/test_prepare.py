@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gonogo.evidence.prepared import read_prepared
-from gonogo.rehearse.prepared.prepare import InEnvironment, options_of, prepare
+from gonogo.prepare.prepare import InEnvironment, options_of, prepare
 
 TRAIN = """\
 import os

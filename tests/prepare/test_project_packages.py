@@ -15,18 +15,18 @@ import pytest
 from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, RankRecord, RehearsalRecord
-from gonogo.rehearse.environment_mismatch import find_project_file, project_not_installed
-from gonogo.rehearse.launch.worker_environment import ON_PATH, with_packages
+from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
+from gonogo.prepare.output import write as show
+from gonogo.prepare.packages.requested import requested_by_file
+from gonogo.prepare.prepare import InEnvironment, beside_others, launches_of, lay_scripts, prepare
+from gonogo.prepare.project_requirements import FILE, Packages, packages_of
+from gonogo.prepare.provided_files import AS_INSTALLED, ON_PATH, with_own_package
+from gonogo.prepare.required_inputs import PrepareOptions
+from gonogo.prepare.stub_packages import absent
+from gonogo.rehearse.launch.worker_environment import with_packages
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
-from gonogo.rehearse.packages.requested import requested_by_file
-from gonogo.rehearse.prepared.output import write as show
-from gonogo.rehearse.prepared.prepare import InEnvironment, beside_others, launches_of, lay_scripts, prepare
-from gonogo.rehearse.prepared.project_requirements import FILE, Packages, packages_of
-from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, in_prepared_environment, with_own_package
-from gonogo.rehearse.prepared.required_inputs import PrepareOptions
-from gonogo.rehearse.prepared.stub_packages import absent
-from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 from gonogo.rehearse.resolve import _own_on_path, unset_variables
 
 SETUP = """\

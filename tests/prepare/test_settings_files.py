@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gonogo.rehearse.prepared.prepare import InEnvironment, options_of, prepare
+from gonogo.prepare.prepare import InEnvironment, options_of, prepare
 
 _TOKENIZERS = {
     "fast": "from transformers import PreTrainedTokenizerFast\nPreTrainedTokenizerFast.from_pretrained('conf/tok')\n",

@@ -8,9 +8,9 @@ import pytest
 
 from gonogo.evidence.prepared import read_prepared
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.prepare.prepare import InEnvironment, options_of, prepare
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
-from gonogo.rehearse.prepared.prepare import InEnvironment, options_of, prepare
 
 PROGRAM = """\
 import os, sys

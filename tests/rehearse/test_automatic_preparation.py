@@ -12,14 +12,15 @@ import pytest
 import samples
 
 from gonogo.evidence.prepared import FOLDER, read_prepared
-from gonogo.evidence.rehearsal.record import Missed, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord
 from gonogo.finding import Verdict
+from gonogo.prepare.prepare import launches_of
+from gonogo.prepare.provided_files import note_on, prepared_beside
 from gonogo.rehearse.automatic_preparation import automatically_prepared, prepare_and_rehearse
-from gonogo.rehearse.prepared.prepare import launches_of
-from gonogo.rehearse.prepared.provided_files import note_on, prepared_beside
 from gonogo.rehearse.ranks.auto import ranks_for
 from gonogo.rehearse.ranks.rank_options import FIRST_AND_LAST
 from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.workers.keep import check_keep
 
 TRAIN = """\
 from transformers import AutoModelForCausalLM
@@ -105,6 +106,31 @@ def test_what_the_first_pass_missed_is_made_for_a_second(
     assert report.verdict is Verdict.GO
     assert len(passes) == 2
     assert any(line.startswith("second pass") for line in said)
+
+
+def test_a_package_that_the_first_pass_lacked_is_there_in_a_second(
+    project: Path, rehearsals: list[RehearsalRequest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "requirements.txt").write_text("no-such-package\n")
+    (project / "train.py").write_text("import torch\n")
+    passes: list[str] = []
+
+    def rehearse(request: RehearsalRequest, on_progress: object = None) -> RehearsalRecord:
+        prepared = prepared_beside(Path.cwd())
+        assert prepared is not None
+        passes.append((prepared / "environment.txt").read_text())
+        check_keep(request.keep)
+        (project / "kept" / "rank-0").mkdir(parents=True)
+        if ABSENT in passes[-1]:
+            return samples.rehearsal_record(rank(), world_size=8)
+        failure = Failure("ModuleNotFoundError", f"No module named '{ABSENT}'", (), "load", 0)
+        return samples.rehearsal_record(rank("unsupported", failure=failure), world_size=8)
+
+    monkeypatch.setattr("gonogo.rehearse.run.rehearse", rehearse)
+    monkeypatch.setattr("gonogo.rehearse.automatic_preparation.look", lambda request, on_progress: rank())
+    _, report = prepare_and_rehearse(RehearsalRequest(LAUNCH, yes=True, keep=project / "kept"))
+    assert report.verdict is Verdict.GO
+    assert len(passes) == 2
 
 
 def test_a_no_go_is_told_and_no_second_pass_is_made(

@@ -70,6 +70,8 @@ def own_fault(folder: Path, program: str) -> RankRecord:
         "import os\nos.makedirs('o', exist_ok=True)\nif not os.path.exists('o/l'):\n    open('o/l', 'w')\n1 / 0\n",
         "import glob\nold = glob.glob('runs/*')\nfor one in old:\n    print(one)\nnames = ['a']\nprint(names[3])\n",
         'import yaml\nyaml.safe_load(open("configs/base.yaml"))\n',
+        'import os\nmore = open("own.args").read() if os.path.exists("own.args") else ""\nprint(int("x" + more))\n',
+        "import importlib.metadata as m\nof = [list(one.entry_points) for one in m.distributions()]\n1 / len(of[:0])\n",
     ],
 )
 def test_a_fault_of_the_programs_own_stays_certain(tmp_path: Path, program: str) -> None:

@@ -91,7 +91,7 @@ def whole(name: str, folder: Path) -> Path:
     for module, code in (("data", DATA), ("model", MODEL)):
         if not (copy / f"{module}.py").exists():
             (copy / f"{module}.py").write_text(code)
-    for model in ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct", "models/llama-2-7b"):
+    for model in ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B-Instruct", "models/llama-2-7b", "models/qwen2-1.5b"):
         (copy / model).mkdir(parents=True, exist_ok=True)
         (copy / model / "config.json").write_text(json.dumps(CONFIG))
         for path in TOKENIZER.glob("tokenizer*"):

@@ -23,7 +23,7 @@ from gonogo.finding.errors import UserError
 from gonogo.rehearse.viewer_files import ViewerFiles
 from gonogo.rehearse.viewers import memory_viz, trace_events
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
-from gonogo.virtual.tracing.parts import followed_by
+from gonogo.virtual.tracing.parts import traced_components
 from gonogo.virtual.tracing.recorder import Recorder
 
 MIB = 1 << 20
@@ -33,7 +33,7 @@ def recorded(settings: str, capacity: int = 4096 * MIB, turns: int = 1500) -> tu
     """A trace of many allocations of all sizes on two streams, and the allocator that served them."""
     chosen = random.Random(0)
     recorder = Recorder(0)
-    allocator = followed_by(recorder).allocator("cuda:0", capacity, AllocatorSettings.parse(settings))
+    allocator = traced_components(recorder).allocator("cuda:0", capacity, AllocatorSettings.parse(settings))
     live: list[int] = []
     for _ in range(turns):
         recorder.clock += 1

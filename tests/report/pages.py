@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from whole_runs import RUNS
@@ -14,6 +15,8 @@ from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text
 from gonogo.finding.rehearsal import MemoryTimeline, ModuleMemory
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
+from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
+from gonogo.report import render
 from gonogo.virtual.memory.timeline import Moment, Timeline
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e"
@@ -38,6 +41,41 @@ def charted_report() -> Report:
     )
     ranks = (rank, msgspec.structs.replace(rank, rank=1))
     return msgspec.structs.replace(report, rehearsal=msgspec.structs.replace(report.rehearsal, ranks=ranks))
+
+
+def rehearsed_report(activations: float = 1.0, outcome: str = "completed", **more: Any) -> Report:
+    """A GO of two ranks whose activations are so many times what they were, and their peak with them."""
+    report = charted_report()
+    assert report.rehearsal is not None
+    ranks = tuple(
+        msgspec.structs.replace(
+            rank,
+            outcome=outcome,
+            peak_reserved_bytes=int((30 + 10 * activations) * (1 << 30)),
+            peak_by_category={"parameters": 20 * (1 << 30), "activations": int(10 * (1 << 30) * activations)},
+            timelines=tuple(
+                msgspec.structs.replace(
+                    line,
+                    by_category={
+                        name: tuple(int(one * activations) for one in held) if name == "activations" else held
+                        for name, held in line.by_category.items()
+                    },
+                )
+                for line in rank.timelines
+            ),
+            **more.pop("rank", {}),
+        )
+        for rank in report.rehearsal.ranks
+    )
+    rehearsal = msgspec.structs.replace(report.rehearsal, ranks=ranks, **more.pop("rehearsal", {}))
+    verdict = more.pop("verdict", Verdict.GO)
+    return msgspec.structs.replace(report, verdict=verdict, rehearsal=rehearsal, findings=(), **more)
+
+
+def compared_report(folder: Path) -> Report:
+    """A rehearsal whose activations have grown since the one that it is held against: on its page is all there is."""
+    (folder / "before.json").write_text(render(rehearsed_report(), "json", "en"), encoding="utf-8")
+    return compare_with_baseline(rehearsed_report(1.5), read_earlier(folder / "before.json"), 2.0)
 
 
 def roomy_report() -> Report:
@@ -78,7 +116,7 @@ def _moment(number: int) -> Moment:
 
 def parted_report() -> Report:
     """A rehearsal whose ranks part: rank 0 in a branch of its own."""
-    cases = Path(__file__).parents[1] / "hazards" / "ranks-part-at-collective"
+    cases = Path(__file__).parents[1] / "hazards" / "ranks-diverge-at-collective"
     data = (cases / "bad_rehearsed_branch_on_rank.record.json").read_bytes()
     return rehearsal_report(msgspec.json.decode(data, type=RehearsalRecord))
 

@@ -87,7 +87,7 @@ def _start(code: str, arguments: list[str], folder: Path, confined: World | None
 
 def rehearse_all(
     folder: Path, programs: Mapping[str, str], *, world: int = 8, steps: int = 2, stack: str = STACK,
-    accelerator: str = "H100-80G",
+    accelerator: str = "H100-80G", every: bool = False, counts_work: bool = False,
 ) -> dict[str, RankRecord]:  # fmt: skip
     """Rehearse the first rank of each program, all in one world; records by the programs' names."""
     plans = []
@@ -99,6 +99,7 @@ def rehearse_all(
             program_kind="script", program=str(path), arguments=(), rank=0, local_rank=0, world_size=world,
             local_world_size=world, accelerator=find_accelerator(accelerator), host_bytes=None, steps=steps,
             scratch=str(shared), record=str(shared / f"{name}.json"), progress=str(shared / f"{name}.progress"),
+            every=every, counts_work=counts_work,
         )  # fmt: skip
         plans.append(shared / f"{name}.plan")
         plans[-1].write_bytes(msgspec.json.encode(plan))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from virtual.forked import rehearse_all
 from virtual.strategies import TRAINER
@@ -38,6 +40,7 @@ PROGRAMS = {
     "zero-2 offload": f"{ON_DEVICE}train(built, zero(2, optimizer='cpu', {BUCKETS}), gradient_accumulation_steps=2)",
     "zero-3": f"train(model(), zero(3, {BUCKETS}), gradient_checkpointing=True)",
     "zero-3 offload": f"{ON_DEVICE}train(built, zero(3, optimizer='cpu', parameters='cpu', {BUCKETS}))",
+    "zero-3 prefetched": f"train(model(config(vocab_size=200_000, hidden_size=64)), zero(3, {BUCKETS}))",
     "ddp": "train(model(attn_implementation='eager'))",
     "lora": f"train(with_lora(model()), zero(2, {BUCKETS}))",
     "quantized": """
@@ -90,6 +93,27 @@ def test_masters_and_moments_under_zero_are_those_of_the_modules_they_hold(
         assert layers.count == 2
 
 
+def test_what_zero_3_prefetches_is_that_of_the_module_that_will_use_it(records: dict[str, RankRecord]) -> None:
+    """lm_head's weight is gathered while an earlier module runs, and kept for backward, where the peak is."""
+    (device,) = records["zero-3 prefetched"].devices
+    whole = 2 * 200_000 * 64
+    assert device.peak_phase == "backward"
+    for name in ("lm_head", "model.embed_tokens"):
+        assert held(device, name, "parameters") == whole + whole // WORLD, name
+
+
+def test_weights_of_an_engine_that_could_not_be_made_are_parameters(tmp_path: Path) -> None:
+    """They came to the device while the engine was made: what dies there has parameters, and no optimizer's states."""
+    broken = '{"type": "Adam", "params": {"nonsense": 1}}'
+    program = f'{TRAINER}\ntrain(model(), {{**zero(1), "optimizer": {broken}}})'
+    record = rehearse_all(tmp_path, {"broken": program}, world=WORLD)["broken"]
+    (device,) = record.devices
+    assert (record.outcome, device.peak_phase) == ("raised", "init")
+    assert held(device, "lm_head", "parameters") == 2 * LM_HEAD
+    assert device.by_category["optimizer"] < 1024
+    assert held(device, "", "parameters") == 0
+
+
 @pytest.mark.parametrize("name", ["zero-2 offload", "zero-3 offload"])
 def test_offloaded_states_are_their_modules_on_the_host(records: dict[str, RankRecord], name: str) -> None:
     host = records[name].host
@@ -123,6 +147,7 @@ def test_what_was_run_is_what_was_seen(records: dict[str, RankRecord]) -> None:
         "zero-2 offload": ("DeepSpeed ZeRO-2", 2, "DeepSpeedCPUAdam", off, on, ("sdpa",), two),
         "zero-3": ("DeepSpeed ZeRO-3", 3, "AdamW", on, on, ("sdpa",), one),
         "zero-3 offload": ("DeepSpeed ZeRO-3", 3, "DeepSpeedCPUAdam", off, off, ("sdpa",), one),
+        "zero-3 prefetched": ("DeepSpeed ZeRO-3", 3, "AdamW", on, on, ("sdpa",), one),
         "ddp": ("DDP", None, "AdamW", on, on, ("eager",), one),
         "lora": ("DeepSpeed ZeRO-2", 2, "AdamW", on, on, ("sdpa",), one),
         "quantized": ("DDP", None, "AdamW", on, on, ("sdpa",), one),

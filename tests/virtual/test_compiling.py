@@ -115,6 +115,39 @@ def test_a_branch_on_a_tensors_values_is_refused_where_the_graph_is_to_be_whole(
     assert "__bool__" not in vars(torch.Tensor)
 
 
+NUMBERS = """\
+def halved_by_item(x): return x / 2 if x.sum().item() > 1 else x
+def halved_by_float(x): return x / 2 if float(x.sum()) > 1 else x
+def scaled_by_item(x): return x * x.sum().item()
+def asserted_item(x):
+    assert x.sum().item() > -5
+    return x / 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "branches"),
+    [("halved_by_item", True), ("halved_by_float", True), ("scaled_by_item", False), ("asserted_item", False)],
+)
+def test_a_number_that_is_read_may_decide_no_branch(tmp_path: Path, name: str, branches: bool) -> None:
+    """As the real compiler has it, which follows a number and asserts it when the code runs."""
+    names: dict[str, Any] = {}
+    exec(NUMBERS, names)
+
+    def fails(backend: dict[str, str], device: str) -> bool:
+        compiled = torch.compile(names[name], fullgraph=True, **backend)
+        try:
+            compiled(torch.ones(2, device=device))
+        except torch._dynamo.exc.TorchDynamoException:
+            return True
+        return False
+
+    assert fails({"backend": "eager"}, "cpu") is branches
+    with virtual_session(tmp_path):
+        assert fails({}, "cuda") is branches
+    assert "item" not in vars(torch.Tensor)
+
+
 @pytest.mark.parametrize("of_a_block", [False, True])
 def test_a_module_that_compiles_itself_may_have_no_break_either(tmp_path: Path, of_a_block: bool) -> None:
     """``block.compile(fullgraph=True)``, as fully_shard's examples have it: held against the real compiler."""

@@ -24,7 +24,7 @@ for _ in range(2):
     optimizer.step()
     optimizer.zero_grad()
 """,
-    "on_the_cpu": f"{BEGINNING}model(torch.randn(64, 256).cuda())\n",
+    "cpu_input": f"{BEGINNING}model(torch.randn(64, 256).cuda())\n",
 }
 
 
@@ -38,6 +38,6 @@ def test_a_model_is_copied_to_each_accelerator(tmp_path: Path) -> None:
     assert all(peak > weights for peak in peaks.values())
     assert peaks["cuda:0"] > 4 * weights  # with gradients and the optimizer's states, which the others have not
     assert peaks["cuda:7"] < 4 * weights
-    failure = records["on_the_cpu"].failure
+    failure = records["cpu_input"].failure
     assert failure is not None
     assert "module must have its parameters and buffers on device cuda:0" in failure.message

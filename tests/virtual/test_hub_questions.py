@@ -13,7 +13,7 @@ from huggingface_hub import constants, hf_api
 from gonogo.evidence.prepared import MANIFEST, Prepared
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.record import Missed
-from gonogo.rehearse.prepared.model_folder import model_files
+from gonogo.prepare.generated.model_folder import model_files
 from gonogo.virtual.sandbox import network, prepared, questions
 
 NAME = "Qwen/Qwen2.5-7B-Instruct"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 from virtual.worlds import virtual_session
 
+from gonogo.virtual.hooks import lifecycle
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.values.assumptions import Ledger
@@ -35,11 +37,26 @@ def test_what_a_save_gathers_is_the_saves_even_while_it_lingers() -> None:
     assert host.live == 0
 
 
-def test_a_program_that_goes_on_far_beyond_its_steps_is_stopped() -> None:
+def test_a_program_that_goes_on_far_beyond_its_steps_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "_SECONDS_WHERE_CHEAP", 0.0)
     life, _ = life_on_host()
     for _ in range(life.target + 7):
         life.step_done("the optimizer")
     assert life.enough
+    with pytest.raises(RehearsalComplete):
+        life.step_done("the optimizer")
+    assert [f"steps beyond the first {life.step}" in one.what for one in life.left_out()] == [True]
+
+
+@pytest.mark.parametrize(("everywhere", "more"), [([300, 25], 25), ([400, 0], 0), (None, 0)])
+def test_a_loop_of_cheap_steps_goes_on_as_far_as_it_is_cheap_on_each_rank(
+    everywhere: list[int] | None, more: int
+) -> None:
+    """What it does at its fortieth step, or behind it, is then run; ranks stop at the same step."""
+    life, _ = life_on_host()
+    life.ask_left = lambda _: everywhere
+    for _ in range(life.target + 7 + more):
+        life.step_done("the optimizer")
     with pytest.raises(RehearsalComplete):
         life.step_done("the optimizer")
 
@@ -103,3 +120,35 @@ def test_an_optimizer_that_is_made_is_seen(tmp_path: Path) -> None:
         assert not session.life.has_optimizer
         torch.optim.Adam(model.parameters())
         assert session.life.has_optimizer
+
+
+def _through_a_generator(ended: StopIteration) -> BaseException:
+    """What ends a program that asks for its next batch by name, of a generator that goes through the loader."""
+
+    class Loader:
+        def __iter__(self) -> Loader:
+            return self
+
+        def __next__(self) -> None:
+            raise ended
+
+    def batches() -> Iterator[None]:
+        yield from Loader()
+
+    try:
+        next(batches())
+    except StopIteration as error:
+        return error
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("steps", "ended", "is_of_it"), [(2, True, True), (1, True, False), (2, False, False)])
+def test_the_end_of_data_that_a_generator_hands_on_is_the_rehearsals(steps: int, ended: bool, is_of_it: bool) -> None:
+    life, _ = life_on_host()
+    for _ in range(steps):
+        life.step_done("the optimizer")
+    end = StopIteration()
+    life.end = end if ended else None
+    error = _through_a_generator(end)
+    assert error is not end
+    assert life.is_of_no_data(error) == is_of_it

@@ -3,8 +3,8 @@
     torchrun --nproc_per_node 8 megatron_golden.py tests/functional_tests/test_cases/gpt/CASE/model_config.yaml
 
 The settings are the test's own, without its paths: the data are Megatron's mock data with a vocabulary as large as the
-test's, nothing is loaded or saved. Apex's layer norm, which keeps as much for the backward, is replaced by torch's. On
-Python 3.11 ``typing.override``, all that Megatron-LM takes of 3.12, is put in place.
+test's, unless it makes its data itself; nothing is loaded or saved, and it is the first of repeated
+runs. On Python 3.11 ``typing.override``, all that Megatron-LM takes of 3.12, is put in place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PATHS = {
     *("--data-cache-path", "--async-save", "--use-persistent-ckpt-worker", "--ckpt-fully-parallel-load"),
     *("--ckpt-assume-constant-structure", "--exit-interval"),
 }
-_INSTEAD = ["--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", "50256", "--no-persist-layer-norm"]
+_MADE_DATA = ["--mock-data", "--tokenizer-type", "NullTokenizer", "--vocab-size", "50256"]
 
 
 def arguments(settings: dict[str, object]) -> list[str]:
@@ -30,8 +30,9 @@ def arguments(settings: dict[str, object]) -> list[str]:
     for name, value in settings.items():
         if name in _PATHS or value is False:
             continue
-        words += [name] if value is True else [name, *str(value).split()]
-    return words
+        words += [name] if value is True else [name, *str(value).replace("${REPEAT}", "1").split()]
+    has_own = "--tokenizer-type" in settings and "--vocab-size" in settings
+    return words if has_own else [*words, *_MADE_DATA]
 
 
 def main() -> None:
@@ -40,7 +41,7 @@ def main() -> None:
     os.environ.update({name: str(value) for name, value in test["ENV_VARS"].items()})
     if not hasattr(typing, "override"):
         typing.override = lambda method: method  # type: ignore[attr-defined]
-    sys.argv = ["pretrain_gpt.py", *arguments(test["MODEL_ARGS"]), *_INSTEAD]
+    sys.argv = ["pretrain_gpt.py", *arguments(test["MODEL_ARGS"])]
     sys.path.insert(0, os.getcwd())
     runpy.run_path("pretrain_gpt.py", run_name="__main__")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +20,7 @@ from gonogo.check.certainty import (
 from gonogo.check.fixes import with_diffs
 from gonogo.check.parallel import parallel_map
 from gonogo.check.runs import FAULT, Gathered, gather
-from gonogo.check.settings import CheckSettings
+from gonogo.check.settings import CheckSettings, matches_any
 from gonogo.evidence.paths import is_folder, resolved
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.run import Run
@@ -95,7 +94,8 @@ def _check(
     findings: list[Finding] = []
     failed: dict[str, Skipped] = {}
     cut: set[str] = set()
-    hazards = [hazard for hazard in met_in(*FILES) if settings.chooses(hazard.name)]
+    hazards = [hazard for hazard in met_in(*FILES) if settings.chooses(names_of(hazard))]
+    names = {hazard.name: names_of(hazard) for hazard in hazards}
     handlers = _Handlers(hazards)
     for found, faults, more in parallel_map(
         lambda number: handlers.findings_in(gathered.runs[number]),
@@ -110,8 +110,8 @@ def _check(
     kept = [
         finding
         for finding in _deduplicate(findings)
-        if not is_allowed(finding, sources)
-        and not any(settings.ignores_in(span.path, finding.hazard) for span in finding.spans[:1])
+        if not is_allowed(finding, sources, names[finding.hazard])
+        and not any(settings.ignores_in(span.path, names[finding.hazard]) for span in finding.spans[:1])
     ]
     shown = with_diffs(best_first(kept), {path: source.data for path, source in sources.items()})
     gaps = skipped if allow_no_files else (*gathered.not_ours, *skipped)
@@ -224,16 +224,20 @@ def roots_of(paths: Sequence[str], base: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(resolved(folder) for folder in (base, *named)))
 
 
-def is_allowed(finding: Finding, files: Mapping[str, SourceFile]) -> bool:
+def names_of(hazard: Hazard) -> tuple[str, ...]:
+    """All names under which a project may have silenced a hazard: its own, and those of earlier releases."""
+    return (hazard.name, *hazard.formerly)
+
+
+def is_allowed(finding: Finding, files: Mapping[str, SourceFile], names: Sequence[str]) -> bool:
     """Whether a comment on one of the finding's lines, or on a line of its own directly above, allows it."""
     return any(
-        span.path in files and finding_is_allowed_at(finding.hazard, files[span.path], span.line)
-        for span in finding.spans[:1]
+        span.path in files and finding_is_allowed_at(names, files[span.path], span.line) for span in finding.spans[:1]
     )
 
 
-def finding_is_allowed_at(hazard: str, source: SourceFile, line: int) -> bool:
-    """Whether the hazard is allowed at that line of the file (from 1)."""
+def finding_is_allowed_at(names: Sequence[str], source: SourceFile, line: int) -> bool:
+    """Whether the hazard with these names is allowed at that line of the file (from 1)."""
     if b"gonogo:" not in source.data:
         return False
     lines = [source.line_bytes(line)]
@@ -243,10 +247,10 @@ def finding_is_allowed_at(hazard: str, source: SourceFile, line: int) -> bool:
     while above >= 1 and _ONLY_A_COMMENT.match(source.line_bytes(above)):
         lines.append(source.line_bytes(above))
         above -= 1
-    return any(_names(text, hazard) for text in lines)
+    return any(_allows(text, names) for text in lines)
 
 
-def _names(text: bytes, hazard: str) -> bool:
+def _allows(text: bytes, names: Sequence[str]) -> bool:
     found = _ALLOW.search(text)
     patterns = found.group(1).decode("ascii", "replace").split(",") if found else []
-    return any(fnmatchcase(hazard, pattern.strip()) for pattern in patterns)
+    return matches_any(names, [pattern.strip() for pattern in patterns])

@@ -1,5 +1,5 @@
-"""What launches leave unread: what is written to be filled in (``<model>``, ``/path/to/ds.json``), and what only an
-image holds."""
+"""What launches leave unread: what is written to be filled in (``<model>``, ``/path/to/ds.json``), what only an image
+holds, and packages that are built from a repository."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import exists
+from gonogo.evidence.run import Run
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 
@@ -27,6 +28,11 @@ _NOTE = Text(
 _ELSEWHERE = Text(
     "not checked: programs that are only in an image or on a rented machine: {what}",
     "未检查：只存在于镜像中或租用机器上的程序：{what}",
+)
+_OF_REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+")
+_REPOSITORIES = Text(
+    "not checked: what is built from a repository, whose release no file tells: {what}",
+    "未检查：从代码仓库构建的软件包，没有文件说明它们的版本：{what}",
 )
 _MORE = Text(" and {count} more", " 等另外 {count} 处")
 
@@ -62,6 +68,17 @@ def elsewhere_note(launches: Sequence[Launch]) -> Text | None:
         if path is not None and not exists(path) and os.path.normpath(path) not in launch.written_files:
             found.append(f"{launch.program.value} ({launch.source.path}:{launch.line})")
     return _ELSEWHERE.format(what=_list_names(list(dict.fromkeys(found)))) if found else None
+
+
+def repositories_note(runs: Sequence[Run]) -> Text | None:
+    """The packages that are built of a repository, as no release of theirs is known by that; None where none is."""
+    found = [
+        f"{package.address} ({package.place.source.path}:{package.place.line})"
+        for run in runs
+        for package in run.environment.packages.values()
+        if package.place is not None and _OF_REPOSITORY.match(package.address)
+    ]
+    return _REPOSITORIES.format(what=_list_names(list(dict.fromkeys(found)))) if found else None
 
 
 def _list_names(names: Sequence[str]) -> Text:

@@ -64,7 +64,7 @@ def is_installed(top: str) -> bool:
     return top in sys.stdlib_module_names or PathFinder.find_spec(top, folders) is not None
 
 
-def off_path(launch: Launch, project: Project, scripts: Sequence[Script]) -> tuple[OffPath, ...]:
+def imports_off_path(launch: Launch, project: Project, scripts: Sequence[Script]) -> tuple[OffPath, ...]:
     """The imports of modules that lie in the project, where the launch's Python doesn't look."""
     path = project.search.path
     if path is None or launch.python_path_unread:

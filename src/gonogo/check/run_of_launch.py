@@ -145,7 +145,7 @@ class RunMaker:
 
     def _scripts_of(self, launch: Launch) -> tuple[tuple[Script, ...], tuple[OffPath, ...]]:
         """The program with the modules of the project that it imports, and which it would not find."""
-        from gonogo.check.python_path import off_path, project_root, python_path_of
+        from gonogo.check.python_path import imports_off_path, project_root, python_path_of
         from gonogo.evidence.script.project import Project, read_script
 
         inline = launch.heredoc.source if launch.heredoc is not None else None
@@ -171,7 +171,7 @@ class RunMaker:
             self.files.sources.setdefault(script.source.path, script.source)
             self.used.add(script.source.path)
             self._has_tree(script)
-        absent = off_path(launch, project, scripts)
+        absent = imports_off_path(launch, project, scripts)
         self._note_not_followed(absent, project, source)
         return scripts, absent
 

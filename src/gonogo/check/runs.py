@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.check.environment import STACK
-from gonogo.check.placeholders import elsewhere_note, placeholder_note, placeholders_in
+from gonogo.check.placeholders import elsewhere_note, placeholder_note, placeholders_in, repositories_note
 from gonogo.check.run_of_launch import RunMaker
 from gonogo.check.settings import CheckSettings, matches_path
 from gonogo.evidence.document.json_file import read_json
@@ -238,7 +238,8 @@ class _Gatherer:
         covered = tuple(_covered_items(runs, self.launches))
         to_fill_in = placeholder_note(self.placeholders)
         elsewhere = elsewhere_note([one for one in self.launches if one.in_container or id(one) in self._jobs])
-        notes = (*maker.notes, *(note for note in (to_fill_in, elsewhere) if note is not None))
+        unread = (to_fill_in, elsewhere, repositories_note(runs))
+        notes = (*maker.notes, *(note for note in unread if note is not None))
         return Gathered(tuple(runs), self.files, covered, tuple(self.files.skipped), tuple(self.not_ours), notes)
 
     def _differing(self) -> Iterator[Launch]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -31,17 +31,21 @@ class CheckSettings(msgspec.Struct, frozen=True):
     """An error of at least this certainty makes exit status 1."""
     environment: Path | None = None
 
-    def chooses(self, hazard: str) -> bool:
-        """Whether findings of that hazard are wanted."""
-        chosen = not self.select or any(fnmatchcase(hazard, one) for one in self.select)
-        return chosen and not any(fnmatchcase(hazard, one) for one in self.ignore)
+    def chooses(self, names: Sequence[str]) -> bool:
+        """Whether findings of the hazard that has these names, or had them, are wanted."""
+        return not (self.select and not matches_any(names, self.select)) and not matches_any(names, self.ignore)
 
-    def ignores_in(self, path: str, hazard: str) -> bool:
-        """Whether findings of that hazard in that file are not wanted."""
+    def ignores_in(self, path: str, names: Sequence[str]) -> bool:
+        """Whether findings of the hazard that has these names, or had them, are not wanted in that file."""
         return any(
-            matches_path(path, pattern) and any(fnmatchcase(hazard, one) for one in names)
-            for pattern, names in self.per_file_ignores.items()
+            matches_path(path, pattern) and matches_any(names, ignored)
+            for pattern, ignored in self.per_file_ignores.items()
         )
+
+
+def matches_any(names: Sequence[str], globs: Sequence[str]) -> bool:
+    """Whether one of a hazard's names matches one of the globs."""
+    return any(fnmatchcase(name, glob) for name in names for glob in globs)
 
 
 def matches_path(path: str, pattern: str) -> bool:

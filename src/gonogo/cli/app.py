@@ -32,6 +32,7 @@ from gonogo.cli.options import (
     AsOf,
     Command,
     Env,
+    Every,
     FlightRecorder,
     Format,
     Gpus,
@@ -41,7 +42,6 @@ from gonogo.cli.options import (
     Lang,
     MemoryViz,
     MicroBatch,
-    NoCache,
     Nodes,
     Open,
     Output,
@@ -139,7 +139,7 @@ def rehearse(
     memory_viz: MemoryViz = None,
     trace: Trace = None,
     flight_recorder: FlightRecorder = None,
-    no_cache: NoCache = False,
+    every: Every = False,
     unconfined: Unconfined = False,
     synthetic_batch: SyntheticBatch = None,
     deepspeed: SyntheticDeepSpeed = None,
@@ -220,7 +220,7 @@ def rehearse(
             viewers=ViewerFiles(memory_viz, trace, flight_recorder),
             ray=ray,
             count_work=True,
-            use_cache=not no_cache,
+            every=every,
             yes=yes,
             unconfined=unconfined,
             env=tuple(env or ()),
@@ -381,10 +381,10 @@ def diagnose(
 
             report = with_pack_of(failure, report, language)
         if server is not None:
-            from gonogo.cli.reader import Asked, with_reading
+            from gonogo.cli.reader import ReaderOptions, with_reading
 
-            asked = Asked(server, yes, command, gpus, host_memory, environment, language)
-            report = with_reading(failure, report, asked)
+            options = ReaderOptions(server, yes, command, gpus, host_memory, environment, language)
+            report = with_reading(failure, report, options)
         report = called(report, Invocation(tuple(command), machine_options(environment=environment), tuple(logs)))
         publish(report, format_, output, language, open_)
         raise SystemExit(report.verdict.exit_status)
@@ -419,13 +419,13 @@ def explain(
     """
     language = chosen_language(lang, os.environ)
     with exit_statuses(language):
-        from gonogo.cli.explain import hazard_named, write_page
+        from gonogo.cli.explain import find_hazard, write_page
         from gonogo.report import known_page_format
         from gonogo.report.output import check_writable, publish_text
 
         known_page_format(format_)
         check_writable(output)
-        hazard = hazard_named(name)
+        hazard = find_hazard(name)
         publish_text(lambda stream: write_page(stream, hazard, format_, language), output)
 
 
@@ -475,6 +475,7 @@ def hazards(
 
 
 _LATER = {
+    "compare": "gonogo.cli.compare",
     "doctor": "gonogo.cli.doctor",
     "gpus": "gonogo.cli.gpus",
     "mcp": "gonogo.cli.mcp.command",

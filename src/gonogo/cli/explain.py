@@ -15,10 +15,13 @@ from gonogo.hazards.index import all_hazards, hazard_of, rows
 from gonogo.hazards.pack import HANDLERS, stages_of
 
 
-def hazard_named(name: str) -> Hazard:
-    """The hazard of that name. Raises UserError, with the names that are near, where there is none."""
+def find_hazard(name: str) -> Hazard:
+    """The hazard that has that name, or had it. Raises UserError, with the names that are near, where there is none."""
     if (hazard := hazard_of(name)) is not None:
         return hazard
+    for hazard in all_hazards():
+        if name in hazard.formerly:
+            return hazard
     hazards = list(rows())
     wanted = name.lower().replace("_", "-")
     near = [one for one in hazards if wanted and wanted in one] or difflib.get_close_matches(wanted, hazards, 4, 0.5)

@@ -18,7 +18,7 @@ from typing import Any
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
-from gonogo.rehearse.prompts import PROGRESS, PROGRESS_LINES
+from gonogo.prepare.prompts import PROGRESS, PROGRESS_LINES
 
 _REPORTS = frozenset({"check", "env", "plan", "rehearse", "diagnose", "bisect", "cure"})
 """Commands whose answer is a page."""

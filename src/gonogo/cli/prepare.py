@@ -80,8 +80,8 @@ def prepare(
     with exit_statuses(language):
         from gonogo.confinement.variables import check_named
         from gonogo.finding.redaction import redact
-        from gonogo.rehearse.prepared.output import known_format, write
-        from gonogo.rehearse.prepared.prepare import Preparation
+        from gonogo.prepare.output import known_format, write
+        from gonogo.prepare.prepare import Preparation
         from gonogo.report.output import check_writable, publish_text
 
         def publish(done: Preparation) -> None:
@@ -94,7 +94,7 @@ def prepare(
         environment = chosen_environment(environment)
         check_named(env or (), os.environ)
         if not command and model:
-            from gonogo.rehearse.prepared.prepare import prepare_models
+            from gonogo.prepare.prepare import prepare_models
 
             done = prepare_models(model, write=not list_)
             publish(done)
@@ -110,12 +110,12 @@ def prepare(
                     "以生成它的目录：gonogo prepare --model Qwen/Qwen2.5-7B）",
                 )
             )
+        from gonogo.prepare.prepare import InEnvironment as Given
+        from gonogo.prepare.prepare import options_of
+        from gonogo.prepare.prepare import prepare as make_ready
+        from gonogo.prepare.provided_files import AS_INSTALLED
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
-        from gonogo.rehearse.prepared.prepare import InEnvironment as Given
-        from gonogo.rehearse.prepared.prepare import options_of
-        from gonogo.rehearse.prepared.prepare import prepare as make_ready
-        from gonogo.rehearse.prepared.provided_files import AS_INSTALLED
         from gonogo.rehearse.probe_run import look
         from gonogo.rehearse.request import RehearsalRequest
 

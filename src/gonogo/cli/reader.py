@@ -58,7 +58,7 @@ _NOTHING_TO_COMPARE = Text(
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReaderOptions:
     """What ``--reader`` and the options beside it say."""
 
     server: ModelServer
@@ -79,31 +79,31 @@ def _pack(failure: LoggedFailure, report: Report, language: str) -> ReaderPack:
     return pack_of(failure.log, report, failure.files, language=language)
 
 
-def with_reading(failure: LoggedFailure, report: Report, asked: Asked) -> Report:
-    """The report with what a model made of the failure, where the user lets it be asked.
+def with_reading(failure: LoggedFailure, report: Report, options: ReaderOptions) -> Report:
+    """The report with what a model made of the failure, where the user agrees to ask it.
 
     Raises UserError where nobody can be asked for leave.
     """
 
     from gonogo.finding.second_opinion.model_reading import ModelReading
 
-    server = asked.server
+    server = options.server
     pack = _pack(failure, report, "en")
-    if not _may_send(pack, server, asked):
+    if not _may_send(pack, server, options):
         return replace(report, reading=ModelReading(server.model, server.host, failed=_DECLINED))
     reading, answer = read_by(server.model, server.host, server.ask, pack, failure.log, failure.files)
-    if answer is not None and answer.changes and asked.command:
-        reading = replace(reading, proof=_proof(answer, asked))
+    if answer is not None and answer.changes and options.command:
+        reading = replace(reading, proof=_proof(answer, options))
     return replace(report, reading=reading)
 
 
-def _may_send(pack: ReaderPack, server: ModelServer, asked: Asked) -> bool:
+def _may_send(pack: ReaderPack, server: ModelServer, options: ReaderOptions) -> bool:
     """Whether the user agrees that the pack is sent there: asked the first time that a server is."""
-    from gonogo.rehearse.prompts import ask, language_of_questions, print_lines
+    from gonogo.prepare.prompts import ask, language_of_questions, print_lines
 
     place = _place(server)
-    with language_of_questions(asked.language):
-        if not (asked.yes or place.is_file()):
+    with language_of_questions(options.language):
+        if not (options.yes or place.is_file()):
             head = _SHOWN.format(host=server.host, address=_bare(server.address), tokens=pack.tokens)
             lines = [head, *(Text(f"  {line}", f"  {line}") for line in pack.text.splitlines())]
             answer = ask(lines, _QUESTION.format(host=server.host), default=False)
@@ -121,7 +121,7 @@ def _may_send(pack: ReaderPack, server: ModelServer, asked: Asked) -> bool:
 
 def _place(server: ModelServer) -> Path:
     """Where it is kept that a server was agreed to."""
-    from gonogo.rehearse.packages.places import state_folder
+    from gonogo.prepare.packages.places import state_folder
 
     return state_folder() / "readers" / hashlib.sha256(_bare(server.address).encode()).hexdigest()[:24]
 
@@ -134,7 +134,7 @@ def _bare(address: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
 
-def _proof(answer: ModelAnswer, asked: Asked) -> Proof:
+def _proof(answer: ModelAnswer, options: ReaderOptions) -> Proof:
     """What rehearsals say of the proposed change; what keeps them from it is told as the outcome."""
     import msgspec
 
@@ -150,14 +150,14 @@ def _proof(answer: ModelAnswer, asked: Asked) -> Proof:
     try:
         rehearsal = unpacked(
             RehearsalRequest(
-                command=list(asked.command),
-                gpus=asked.gpus,
-                host_memory=asked.host_memory,
-                environment=asked.environment,
-                yes=asked.yes,
+                command=list(options.command),
+                gpus=options.gpus,
+                host_memory=options.host_memory,
+                environment=options.environment,
+                yes=options.yes,
             )
         )
-        with scratch_folder() as scratch, live_display(asked.language) as on_progress:
+        with scratch_folder() as scratch, live_display(options.language) as on_progress:
             return prove(proposals, CureRequest(rehearsal), scratch, _rehearsed, on_progress)
     except UserError as error:
         return Proof(False, Text("it could not be rehearsed: {why}", "无法排练：{why}").format(why=error.text))
@@ -175,7 +175,7 @@ def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tup
 
 def with_upstream(failure: LoggedFailure, report: Report, language: str) -> Report:
     """The report with what other releases of the failing package show."""
-    from gonogo.rehearse.prompts import language_of_questions, print_lines
+    from gonogo.prepare.prompts import language_of_questions, print_lines
     from gonogo.trials.upstream.compare import upstream_facts
 
     if report.failure is None or not report.failure.chain:

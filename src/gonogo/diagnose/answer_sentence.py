@@ -10,6 +10,7 @@ from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.finding.failure import CodePlace, FailureFacts
 from gonogo.finding.log_answer import Answer, Clue
 from gonogo.finding.ranks import ranks_text
+from gonogo.judge.cut_short import LEFT_IN_A_CUT_LOG
 
 FALLBACKS = ("program-raises", "failure-elsewhere")
 """Findings that only say what was raised, or that the cause is elsewhere."""
@@ -24,6 +25,9 @@ def answer_of(
     statement = statement_of(facts, versions)
     first = next((one for one in findings if one.severity is Severity.ERROR and one.hazard not in FALLBACKS), None)
     apart = next((clue for clue in clues if clue.decides), None)
+    if first is not None and first.cause in LEFT_IN_A_CUT_LOG and clues:
+        # A line that is left of a failure says less than what the log itself tells of it.
+        first, apart = None, apart or clues[0]
     if first is not None and (first.certainty in _CONFIDENT or (statement is None and apart is None)):
         return Answer(
             because=_as_clause(first),
@@ -43,11 +47,23 @@ def answer_of(
     if apart is None:
         return None
     place = apart.places[0] if apart.places else None
+    because, change = _sentences(apart.text)
+    if change is None and first is not None and first.cure:
+        change = first.cure[0]
     return Answer(
-        because=lowered(apart.text),
+        because=lowered(because),
         at=Text(f"{place.path}:{place.line}", f"{place.path}:{place.line}") if place is not None else None,
-        change=lowered(first.cure[0]) if first is not None and first.cure else None,
+        change=lowered(change) if change is not None else None,
     )
+
+
+def _sentences(text: Text) -> tuple[Text, Text | None]:
+    """A clue's first sentence, which says what happened, and the rest, which says what to look at."""
+    first_en, _, rest_en = text.en.partition(". ")
+    first_zh, _, rest_zh = text.zh.partition("。")
+    if not rest_en or not rest_zh:
+        return text, None
+    return Text(first_en, first_zh), Text(rest_en, rest_zh)
 
 
 _HEDGES = {Certainty.LIKELY: Text("most likely", "很可能"), Certainty.POSSIBLE: Text("possibly", "可能")}
@@ -67,10 +83,16 @@ _NO_CLAUSE = compiled_when_used(
 )
 
 
+_NAMED_BY_THE_CAUSE = ("python-package-version-mismatch",)
+"""Hazards of which the title is general, and the cause names the packages."""
+
+
 def _as_clause(finding: Finding) -> Text:
     title = finding.title
     if title.en.startswith("Out of GPU memory"):
         return Text(title.en.replace("Out of GPU memory", "GPU memory ran out", 1), title.zh)
+    if finding.hazard in _NAMED_BY_THE_CAUSE and finding.cause:
+        return _sentences(lowered(finding.cause))[0]
     clause = lowered(title)
     return Text(f"of this: {clause.en}", clause.zh) if _NO_CLAUSE.search(title.en) else clause
 

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gonogo.diagnose.kinds_of_objects import told_by_its_kind
 from gonogo.evidence.failure.failure_facts import raised_in_your_line
-from gonogo.evidence.failure.misfit import FORMS, Misfit, library_package, misfit_in
+from gonogo.evidence.failure.misfit import FORMS, HANDS_ON, Misfit, library_package, misfit_in
 from gonogo.evidence.failure.native import readable
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text
@@ -54,15 +55,17 @@ def statement_of(facts: FailureFacts, versions: Mapping[str, str]) -> Statement 
         return None
     raised = _telling(facts.chain)
     misfit = misfit_in(facts, versions)
-    because: Text | None = None
-    change: Text | None = None
-    if misfit is not None and raised.message.form in FORMS:
+    because, change = told_by_its_kind(raised)
+    if because is None and misfit is not None and raised.message.form in FORMS:
         because, change = _of_misfit(misfit, versions)
-    else:
+    elif because is None:
         because, change = _by_form(raised)
     because = because or _as_said(raised)
     change = change or _advice(raised.message) or _where_to_look(facts)
-    return Statement(because, change, raised_in_your_line(raised) and not facts.collectives, _checked_at(raised))
+    at = _checked_at(raised)
+    if at is None and misfit is not None and raised.frames and raised.frames[-1].function in HANDS_ON:
+        at = misfit.at
+    return Statement(because, change, raised_in_your_line(raised) and not facts.collectives, at)
 
 
 _CHECKS = compiled_when_used(r"(?i)ensure|assert|check|validate|verify|raise_|require|^_?divide$")
@@ -232,7 +235,7 @@ def _uninitialized(what: str) -> Text:
 
 def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None, Text | None]:
     what = _what_is_lacking(misfit)
-    if misfit.form == "unexpected_keyword" and misfit.subject.rpartition(".")[2] == "forward":
+    if _is_of_the_batch(misfit):
         name = misfit.names[0]
         return (
             Text(
@@ -301,6 +304,16 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
         "of both packages",
         "调用方与被调用方版本不同：请给出此行之前的内容或 pip freeze，并比较两个包的版本",
     )
+
+
+_BATCH = compiled_when_used(r"(?i)\*\* ?\w*(?:input|batch|feature|sample|encod|example)")
+
+
+def _is_of_the_batch(misfit: Misfit) -> bool:
+    """True where a model's forward gets what the data has, rather than what a framework's own call names."""
+    if misfit.form != "unexpected_keyword" or misfit.subject.rpartition(".")[2] != "forward":
+        return False
+    return misfit.at is None or not misfit.at.code or _BATCH.search(misfit.at.code) is not None
 
 
 def _what_is_lacking(misfit: Misfit) -> Text:

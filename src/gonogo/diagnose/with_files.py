@@ -8,14 +8,11 @@ from msgspec.structs import replace
 
 from gonogo.check.static_findings import StaticFindings
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.evidence.rank_ends import ended_in_log
 from gonogo.evidence.run import Run
 from gonogo.evidence.setup import Setup, parsed_config
 from gonogo.finding import Certainty, Finding, Severity, Text
 from gonogo.finding.errors import UserError
-from gonogo.judge.explained import Places
 from gonogo.judge.log_findings import is_fallback
-from gonogo.judge.merge import merge_findings
 
 _ONLY_IN_FILES = Text(
     "The log does not show it: check whether the run got that far", "日志中没有体现：请确认运行是否执行到此处"
@@ -62,8 +59,7 @@ def with_files(log: FailureLog, findings: tuple[Finding, ...], files: StaticFind
 
     The log is of a run that has died: what only the files show is what may have ended it, and not certain to have.
     """
-    places = Places(files.sources, files.base, files.packages)
-    shown = merge_findings(findings, files.findings, ended_in_log(log), places, unseen=_not_in_log)
+    shown = _merged(log, findings, files) if files.findings else findings
     confident = (Certainty.CERTAIN, Certainty.LIKELY)
     if any(_names_a_cause(finding) and finding.certainty in confident for finding in shown):
         # As beside another hazard of the log: what was raised is certain, and explains less.
@@ -72,6 +68,15 @@ def with_files(log: FailureLog, findings: tuple[Finding, ...], files: StaticFind
         )
     # As without files: what is merely possible stands last.
     return tuple(sorted(shown, key=lambda finding: finding.certainty not in confident))
+
+
+def _merged(log: FailureLog, findings: tuple[Finding, ...], files: StaticFindings) -> tuple[Finding, ...]:
+    from gonogo.evidence.rank_ends import ended_in_log  # a log alone starts without them
+    from gonogo.judge.explained import Places
+    from gonogo.judge.merge import merge_findings
+
+    places = Places(files.sources, files.base, files.packages)
+    return merge_findings(findings, files.findings, ended_in_log(log), places, unseen=_not_in_log)
 
 
 def _names_a_cause(finding: Finding) -> bool:

@@ -76,7 +76,7 @@ class Run:
     @cached_property
     def reached(self) -> Reached:
         """Which lines of its scripts the launch can come to; of a run without a launch, from its first script."""
-        return reached_from(self.scripts)
+        return reached_from(self.scripts, self.launch.entry_function if self.launch is not None else "")
 
     @property
     def framework(self) -> str | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gonogo.finding.log_answer import Answer, Clue, SimilarThread
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
-    from gonogo.finding.rehearsal import Rehearsal
+    from gonogo.finding.rehearsal import Rehearsal, RehearsalComparison
     from gonogo.finding.second_opinion.model_reading import ModelReading
     from gonogo.finding.second_opinion.upstream import UpstreamFact
 
@@ -173,11 +173,15 @@ class Report(msgspec.Struct, frozen=True):
     """What a log tells of the failure, taken apart; None where it tells of none."""
     regressed: tuple[Text, ...] = ()
     """What is worse than in the earlier report that it was held against: it does not pass, whatever its verdict."""
+    comparison: RehearsalComparison | None = None
+    """What became of the earlier report, where there was one."""
     call: Invocation | None = None
 
     @property
     def exit_status(self) -> int:
-        """The verdict's; that of NO-GO where it is worse than the earlier report."""
+        """The verdict's; 1 where it is worse than the earlier report, on which alone that of a comparison hangs."""
+        if self.command == "compare":
+            return 1 if self.regressed else 0
         return 1 if self.regressed else self.verdict.exit_status
 
 

@@ -136,7 +136,7 @@ def _notes(run: GuardedRun) -> Iterator[Text]:
         if longest is not None and run.exit_status == 0:
             yield Text(
                 "Rank {rank} stalled for {seconds:.0f} s at step {step}, then continued on its own.",
-                "rank {rank} 在第 {step} 步停住 {seconds:.0f} 秒，随后自行恢复。",
+                "rank {rank} 在第 {step} 步卡住 {seconds:.0f} 秒，随后自行恢复。",
             ).format(rank=rank.rank, seconds=longest.seconds, step=longest.step)
             break
     if not first and run.exit_status not in (None, 0) and run.ranks and not interrupted(run) and not standstill(run):

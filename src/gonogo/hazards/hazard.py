@@ -49,6 +49,7 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     traces: tuple[str, ...] | UnsetType = UNSET
     yields_to: tuple[str, ...] | UnsetType = UNSET
     consequence: bool | UnsetType = UNSET
+    formerly: tuple[str, ...] | UnsetType = UNSET
 
 
 class Hazard:
@@ -65,6 +66,8 @@ class Hazard:
 
     name: str
     title: Text
+    formerly: tuple[str, ...] = ()
+    """Names that it had in earlier releases, under which `gonogo explain` still finds it."""
     fallback: bool = False
     """A fallback is asked only where no other hazard has explained a failed rank."""
     explains_failure: bool = True

@@ -63,6 +63,8 @@ class Sign(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How many of a cut traceback's innermost frames count."""
     cause: Text | None = None
     """What to say of it, where it is not what the hazard says of its other signs."""
+    cures: tuple[Text, ...] = ()
+    """What to do about it, where that is not what the hazard's other signs need."""
 
     def shown_in(self, log: FailureLog) -> Evidence | None:
         """What in the log shows it, or None."""
@@ -146,7 +148,7 @@ class LoggedHazard(Hazard):
             _fill_placeholders(sign.cause, words)
             if sign.cause is not None
             else _fill_placeholders(self.format_cause(match), words),
-            cure=tuple(_fill_placeholders(text, words) for text in self.cures),
+            cure=tuple(_fill_placeholders(text, words) for text in sign.cures or self.cures),
             certainty=certainty,
             confirm=() if certainty is Certainty.CERTAIN else self.confirm,
         )

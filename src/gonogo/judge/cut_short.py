@@ -38,6 +38,8 @@ _LIKE_ITS_CASES = Text(
     "matches the remaining frames best.",
     "日志在给出异常的那一行之前中断。在 gonogo 已知的问题中，此问题的调用栈与这里留下的各帧最为相符。",
 )
+LEFT_IN_A_CUT_LOG = (_LINE_LEFT, _LIKE_ITS_CASES)
+"""Causes of findings that a cut log only suggests."""
 _MAX_LINES = 200
 """Lines that may stand beside the one that names a failure, each of which is held against all hazards."""
 _FURTHER_OUT = 4

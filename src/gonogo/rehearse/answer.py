@@ -21,13 +21,12 @@ from gonogo.judge.explained import Places
 from gonogo.judge.merge import merge_findings
 from gonogo.judge.rehearsal_findings import findings_in_rehearsal
 from gonogo.judge.rehearsal_summary import rehearsal_summary, seen_from
+from gonogo.prepare.packages.names import STACK
 from gonogo.rehearse import run
 from gonogo.rehearse.disproved import RehearsalEvidence
 from gonogo.rehearse.limits.certificate import certificate_line
-from gonogo.rehearse.packages.names import STACK
-from gonogo.rehearse.prepared.provided_files import in_prepared_environment
 from gonogo.rehearse.progress import OnProgress
-from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 
 _MAX_PACKAGES = 3
 
@@ -248,8 +247,12 @@ _STARTED_BY_PROGRAM = Text(
 
 
 def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
+    alike: dict[tuple[Text, Text], list[int]] = {}
     for rank in record.ranks:
-        yield from _skipped_by(rank, explained, folder)
+        for one in _skipped_by(rank, explained, folder):
+            alike.setdefault(one, []).append(rank.rank)
+    for (what, why), ranks in alike.items():  # what several ranks lack is said once
+        yield Skipped(Text("{ranks}: {what}", "{ranks}：{what}").format(ranks=ranks_text(ranks), what=what), why)
     for cut in dict.fromkeys(cut for rank in record.ranks for cut in rank.left_out):
         path, colon, rest = cut.what.partition(":")
         shown = f"{seen_from(folder, path)}{colon}{rest}" if os.path.isabs(path) else cut.what
@@ -290,17 +293,15 @@ def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) ->
             ),
         )
     chinese = record.skipped_zh or record.skipped
-    for (what, why), (what_zh, why_zh) in zip(record.skipped, chinese, strict=True):
-        yield Skipped(Text(what, what_zh), Text(why, why_zh))
+    for (what_en, why_en), (what_zh, why_zh) in zip(record.skipped, chinese, strict=True):
+        yield Skipped(Text(what_en, what_zh), Text(why_en, why_zh))
 
 
-def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[Skipped]:
-    here = Text("rank {rank}: {what}", "rank {rank}：{what}")
+def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[tuple[Text, Text]]:
+    """What a rank did not come to, and why."""
     for unsupported in rank.unsupported:
         what = f"{unsupported.what} ({seen_from(folder, unsupported.where)})"
-        yield Skipped(
-            here.format(rank=rank.rank, what=what), Text(unsupported.why, unsupported.why_zh or unsupported.why)
-        )
+        yield Text(what, what), Text(unsupported.why, unsupported.why_zh or unsupported.why)
     missing: Text | None = _names(_missing(rank)) if _missing(rank) else None
     if missing is None and not _went_through(rank):  # it ended before its settings could be read
         last = _names(rank.phases[-1:]) if rank.phases else Text("startup", "启动")
@@ -313,25 +314,23 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
             why = Text("{why}; last activity: {activity}", "{why}；当时正在：{activity}").format(
                 why=why, activity=_activity(rank.last_activity, _place(rank, folder))
             )
-        yield Skipped(here.format(rank=rank.rank, what=missing), why)
+        yield missing, why
     if rank.outcome == "killed" and rank.events:  # how the worker ended, and the last that it printed
         last_words = "; ".join([rank.events[0], *rank.events[1:][-3:]])
         todo = _SHORT if "SIGKILL" in rank.events[0] else _KEEP
         why = Text("{words}; {todo}", "{words}；{todo}").format(words=last_words, todo=todo.format(rank=rank.rank))
-        yield Skipped(here.format(rank=rank.rank, what=Text("a record", "记录")), why)
+        yield Text("a record", "记录"), why
     if rank.failure and rank.rank not in explained and not rank.unsupported:
         frame = rank.failure.innermost("user") or rank.failure.innermost("library")
-        yield Skipped(
-            here.format(rank=rank.rank, what=Text("a verdict", "结论")),
-            Text(
-                "it ended with {type} at {place}, which matches no known hazard: {message}",
-                "它以 {type} 结束（{place}），没有已知的隐患能解释：{message}",
-            ).format(
-                type=rank.failure.type,
-                place=f"{seen_from(folder, frame.path)}:{frame.line}" if frame else "?",
-                message=rank.failure.message,
-            ),
+        why = Text(
+            "it ended with {type} at {place}, which matches no known hazard: {message}",
+            "它以 {type} 结束（{place}），没有已知的隐患能解释：{message}",
+        ).format(
+            type=rank.failure.type,
+            place=f"{seen_from(folder, frame.path)}:{frame.line}" if frame else "?",
+            message=rank.failure.message,
         )
+        yield Text("a verdict", "结论"), why
 
 
 def other_versions_pinned(record: RehearsalRecord, runs: Sequence[Run]) -> Iterator[Text]:

@@ -24,14 +24,14 @@ from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Report, Skipped, Text, Verdict, verdict_of
 from gonogo.finding.errors import UserError
+from gonogo.prepare.missing_imports import missing_imports
+from gonogo.prepare.packages.consent import NotAgreed, may_be_asked
+from gonogo.prepare.packages.full_environment import last_commit
+from gonogo.prepare.prepare import InEnvironment, Launches, Preparation, launches_of, options_of, prepare
+from gonogo.prepare.project_requirements import Packages
+from gonogo.prepare.provided_files import AS_INSTALLED, preparation_id, prepared_beside
+from gonogo.prepare.user_cache import cache_folder
 from gonogo.rehearse.answer import rehearsed
-from gonogo.rehearse.cache.store import cache_folder
-from gonogo.rehearse.missing_imports import missing_imports
-from gonogo.rehearse.packages.consent import NotAgreed, may_be_asked
-from gonogo.rehearse.packages.full_environment import last_commit
-from gonogo.rehearse.prepared.prepare import InEnvironment, Launches, Preparation, launches_of, options_of, prepare
-from gonogo.rehearse.prepared.project_requirements import Packages
-from gonogo.rehearse.prepared.provided_files import AS_INSTALLED, preparation_id, prepared_beside
 from gonogo.rehearse.probe_run import look
 from gonogo.rehearse.progress import OnProgress, ProgressReporter
 from gonogo.rehearse.ranks.auto import ranks_for
@@ -109,6 +109,8 @@ def prepare_and_rehearse(
             _make(request, launches, seen)
             if preparation_id(folder) != before:
                 say(_AGAIN)
+                if request.keep is not None:  # it was new or empty: what lies there now is of the first pass
+                    shutil.rmtree(request.keep, ignore_errors=True)
                 record, report = _rehearsed(request, on_progress)
     return record, _with_notes(report, [*notes, *said])
 

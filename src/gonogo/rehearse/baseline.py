@@ -1,26 +1,63 @@
-"""A rehearsal held against an earlier one: a gate for CI, which lets neither memory nor the verdict slip."""
+"""Two rehearsals compared: ``gonogo compare``, and ``--against``, a gate for CI on the verdict and on memory."""
 
 from __future__ import annotations
 
 import json
+import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Report, Text, Verdict
 from gonogo.finding.errors import UserError
-from gonogo.finding.words import size
+from gonogo.finding.ranks import ranges_of, ranks_text
+from gonogo.finding.rehearsal import (
+    ComparedValue,
+    CurvePair,
+    MemoryCurve,
+    RehearsalComparison,
+    ReportDifference,
+    curve_of,
+)
+from gonogo.finding.words import CATEGORIES, size
 
 _ORDER = [Verdict.GO, Verdict.CANNOT_TELL, Verdict.NO_GO]
 _BELOW = 64 << 20
-"""Bytes by which a peak may grow in any case: allocators and versions move it by so much."""
+"""Bytes by which a peak may change in any case: allocators and versions move it by so much."""
+_IN_PAGE = re.compile(rb'<script type="application/json" id="report">(.*?)</script>', re.DOTALL)
+_CHINESE = re.compile("[\u4e00-\u9fff]")
+_SPEED = 0.01
+"""Of a step's estimated time: what differs by less is the same."""
+
+
+_Kind = Literal["finding", "assumption", "covered", "skipped"]
+
+
+class _Device(msgspec.Struct):
+    device: str
+    total_bytes: int = 0
+    allowance_bytes: int = 0
+
+
+class _Assumption(msgspec.Struct):
+    what: str
+    where: str = ""
+    what_zh: str = ""
 
 
 class _Rank(msgspec.Struct):
     rank: int
     peak_reserved_bytes: int
+    outcome: str = "completed"
+    peak_allocated_bytes: int = 0
+    peak_by_category: dict[str, int] = {}
+    devices: list[_Device] = []
+    assumptions: list[_Assumption] = []
+    memory_over_time: list[MemoryCurve] = []
 
 
 class _Host(msgspec.Struct):
@@ -32,84 +69,351 @@ class _Rehearsal(msgspec.Struct):
     world_size: int
     ranks: list[_Rank]
     host_per_node: _Host | None = None
+    command: list[str] = []
+    steps: int = 0
+    versions: dict[str, str] = {}
+    seconds_of_step: float | None = None
+    tokens_per_second_per_gpu: float | None = None
+
+
+class _Span(msgspec.Struct):
+    path: str
+
+
+class _Finding(msgspec.Struct):
+    hazard: str
+    title: str
+    spans: list[_Span] = []
+
+
+class _Skipped(msgspec.Struct):
+    what: str
+    why: str = ""
+
+
+class _Answer(msgspec.Struct):
+    next: str = ""
+    next_does: str = ""
 
 
 class BaselineReport(msgspec.Struct):
-    """What an earlier report says; ``path`` is the user's file."""
+    """What a report of a rehearsal says, as its JSON has it; ``path`` is the user's file."""
 
     verdict: Verdict
-    rehearsal: _Rehearsal
+    rehearsal: _Rehearsal | None = None
+    findings: list[_Finding] = []
+    covered: list[str] = []
+    skipped: list[_Skipped] = []
+    answer: _Answer | None = None
+    command: str = ""
     path: str = ""
 
 
-def read_earlier(path: Path) -> BaselineReport:
-    """The report of an earlier rehearsal, as ``--format json`` wrote it. Raises UserError."""
-    source = SourceFile.read(path)
+def read_earlier(path: Path, label: str = "--against ") -> BaselineReport:
+    """The report of a rehearsal, as ``--format json`` wrote it; ``label`` names the option. Raises UserError."""
+    return read_report(SourceFile.read(path).data, str(path), label)
+
+
+def read_report(data: bytes, name: str, label: str = "") -> BaselineReport:
+    """A report of a rehearsal, as JSON or as a page, which has its JSON in it. Raises UserError that names it."""
+    page = _IN_PAGE.search(data)
     try:
-        document: Any = json.loads(source.data)
+        document: Any = json.loads(page[1] if page is not None else data)
         earlier = msgspec.convert(document, BaselineReport, strict=False)
-        if document["schema"] != "gonogo.report/1":
+        if document["schema"] != "gonogo.report/1" or (earlier.rehearsal is None and earlier.command != "rehearse"):
             raise ValueError
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise UserError(
-            Text(
-                "--against {path}: not a rehearsal report: write one with gonogo rehearse --format json "
-                "--output {path}",
-                "--against {path}：不是排练报告：请用 gonogo rehearse --format json --output {path} 写出",
-            ).format(path=path)
-        ) from None
-    earlier.path = str(path)
+        raise UserError(_NO_REPORT.format(label=label, path=name)) from None
+    earlier.path = name
     return earlier
 
 
+def compare_files(before: Path, after: Path, growth: float) -> Report:
+    """The report of ``gonogo compare``: the later report's verdict, and what became of the earlier one."""
+    return compare_reports(read_earlier(before, ""), read_earlier(after, ""), growth)
+
+
+def compare_reports(was: BaselineReport, now: BaselineReport, growth: float) -> Report:
+    """The same of two that were read."""
+    comparison = compared(was, now, growth)
+    regressed = comparison.reasons if comparison.judged == "regressed" else ()
+    return Report("compare", now.verdict, notes=_notes(was, now), regressed=regressed, comparison=comparison)
+
+
 def compare_with_baseline(report: Report, earlier: BaselineReport, growth: float) -> Report:
-    """The report with what has become of the earlier one: ``regressed`` where it may not pass.
+    """The report with what has become of the earlier one: ``regressed`` where it may not pass."""
+    now = _of_report(report, "zh" if _is_chinese(earlier) else "en")
+    comparison = compared(earlier, now, growth)
+    worse = tuple(
+        _AGAINST.format(path=earlier.path, what=reason)
+        for reason in (comparison.reasons if comparison.judged == "regressed" else ())
+    )
+    held = () if worse else (_HELD.format(path=earlier.path, allowed=f"{growth:g} %"),)
+    notes = (*report.notes, *_notes(earlier, now), *held, *worse)
+    return msgspec.structs.replace(report, notes=notes, regressed=worse, comparison=comparison)
 
-    ``growth``: per cent by which a peak may grow. It passes where the verdict is no worse, and no peak has grown by
-    more; ranks are compared that both have. Another accelerator or world is told, and compared all the same.
+
+def compared(was: BaselineReport, now: BaselineReport, growth: float) -> RehearsalComparison:
+    """What changed from one to the other.
+
+    Regressed where the verdict is worse, or a peak has grown by more than ``growth`` per cent; else better where the
+    verdict is, or a peak has shrunk by as much. Peaks are judged of ranks that completed in both.
     """
-    notes: list[Text] = []
     worse: list[Text] = []
-    if _ORDER.index(report.verdict) > _ORDER.index(earlier.verdict):
-        worse.append(_WORSE.format(path=earlier.path, was=earlier.verdict.value, now=report.verdict.value))
-    now = report.rehearsal
-    if now is None:
-        return msgspec.structs.replace(report, notes=(*report.notes, *worse), regressed=tuple(worse))
-    was = earlier.rehearsal
-    if (was.accelerator, was.world_size) != (now.accelerator, now.world_size):
-        before_was, now_is = (f"{one.world_size} x {one.accelerator}" for one in (was, now))
-        notes.append(_OTHER.format(path=earlier.path, was=before_was, now=now_is))
-    before = {rank.rank: rank.peak_reserved_bytes for rank in was.ranks}
-    peaks = [
-        (_PEAK.format(rank=rank.rank), before[rank.rank], rank.peak_reserved_bytes)
-        for rank in now.ranks
-        if rank.rank in before
+    better: list[Text] = []
+    step = _ORDER.index(now.verdict) - _ORDER.index(was.verdict)
+    if step:
+        said = _VERDICT_CHANGED.format(was=was.verdict.value, now=now.verdict.value)
+        (worse if step > 0 else better).append(said)
+    changes = [
+        ComparedValue(
+            _VERDICT, _same(was.verdict.value), _same(now.verdict.value), judged="worse" if step > 0 else "better"
+        )
+        if step
+        else ComparedValue(_VERDICT, _same(was.verdict.value), _same(now.verdict.value))
     ]
-    if was.host_per_node is not None and now.host_per_node is not None:
-        peaks.append((_HOST, was.host_per_node.peak_bytes, now.host_per_node.peak_bytes))
-    for what, old, new in peaks:
-        if new - old > max(old * growth / 100, _BELOW):
-            share = f"{(new - old) / old:+.1%}" if old else "∞"
-            worse.append(
-                _GREW.format(
-                    path=earlier.path, what=what, old=size(old), new=size(new), share=share, allowed=f"{growth:g} %"
-                )
-            )
-    if not worse:
-        notes.append(_HELD.format(path=earlier.path, allowed=f"{growth:g} %"))
-    return msgspec.structs.replace(report, notes=(*report.notes, *notes, *worse), regressed=tuple(worse))
+    before, after = was.rehearsal, now.rehearsal
+    if before is not None and after is not None:
+        for change, reason in _figures(before, after, growth):
+            changes.append(change)
+            if reason is not None:
+                (worse if change.judged == "worse" else better).append(reason)
+        changes += _settings(before, after)
+    judged: Literal["same", "better", "regressed"] = "regressed" if worse else "better" if better else "same"
+    return RehearsalComparison(
+        judged, was.path, now.path, was.verdict.value, now.verdict.value, growth, tuple(worse or better),
+        tuple(changes), tuple(_differences(was, now)), _any_whole(before, after), _curves(before, after),
+        now.answer.next if now.answer is not None else "", now.answer.next_does if now.answer is not None else "",
+    )  # fmt: skip
 
 
-_PEAK = Text("GPU memory of rank {rank}", "rank {rank} 的 GPU 显存")
-_HOST = Text("host memory per node", "节点的主机内存")
-_WORSE = Text("against {path}: {now}, was {was}", "与 {path} 相比：现在是 {now}，之前是 {was}")
+def _of_report(report: Report, language: str) -> BaselineReport:
+    """A report as if it had been read from a file in the language."""
+    found = report.rehearsal
+    rehearsal = msgspec.convert(found, _Rehearsal, from_attributes=True) if found is not None else None
+    for mine, rank in zip(rehearsal.ranks, found.ranks, strict=True) if found and rehearsal else ():
+        mine.memory_over_time = [curve_of(timeline) for timeline in getattr(rank, "timelines", ())]
+    return BaselineReport(
+        report.verdict,
+        rehearsal,
+        [
+            _Finding(one.hazard, one.title.in_language(language), [_Span(span.path) for span in one.spans])
+            for one in report.findings
+        ],
+        [one.in_language(language) for one in report.covered],
+        [_Skipped(one.what.in_language(language), one.why.in_language(language)) for one in report.skipped],
+        command=report.command,
+    )
+
+
+def _is_chinese(report: BaselineReport) -> bool:
+    """Whether its sentences are: a file doesn't say in which language it was written."""
+    return any(_CHINESE.search(said) for said in (*report.covered, *(one.what for one in report.skipped)))
+
+
+def _notes(was: BaselineReport, now: BaselineReport) -> tuple[Text, ...]:
+    """That it was another machine: it is compared all the same."""
+    before, after = was.rehearsal, now.rehearsal
+    if before is None or after is None:
+        return ()
+    if (before.accelerator, before.world_size) == (after.accelerator, after.world_size):
+        return ()
+    return (_OTHER.format(path=was.path, was=_machine(before), now=_machine(after)),)
+
+
+def _machine(rehearsal: _Rehearsal) -> str:
+    return f"{rehearsal.world_size} x {rehearsal.accelerator}"
+
+
+def _figures(before: _Rehearsal, after: _Rehearsal, growth: float) -> Iterator[tuple[ComparedValue, Text | None]]:
+    """A row for each peak and what it is made of, each host peak, the speed; with the reason that it is."""
+    old_ranks, new_ranks = ({rank.rank: rank for rank in one.ranks} for one in (before, after))
+    alike: dict[tuple[bool, tuple[tuple[str, int, int], ...]], list[int]] = {}
+    for rank in sorted(old_ranks.keys() & new_ranks.keys()):
+        pair = old_ranks[rank], new_ranks[rank]
+        alike.setdefault((all(map(_is_whole, pair)), _peaks(*pair)), []).append(rank)
+    for (is_whole, peaks), ranks in alike.items():
+        said = ranks_text(ranks)
+        for name, old, new in peaks:
+            if name == "reserved":
+                what = _PEAK.format(ranks=said)
+                judged = _judged(old, new, growth) if is_whole else ""
+                reason = _MOVED.format(
+                    what=what, how=_GREW if new > old else _FELL, old=size(old), new=size(new),
+                    share=_share(old, new), allowed=f"{growth:g} %",
+                )  # fmt: skip
+                yield _bytes_row(what, old, new, judged, is_headline=True), reason if judged else None
+            else:
+                yield _bytes_row(_PART.format(ranks=said, part=_PARTS[name]), old, new), None
+    if before.host_per_node is not None and after.host_per_node is not None:
+        old, new = before.host_per_node.peak_bytes, after.host_per_node.peak_bytes
+        judged = _judged(old, new, growth) if all(map(_is_whole, (*before.ranks, *after.ranks))) else ""
+        reason = _MOVED.format(
+            what=_HOST, how=_GREW if new > old else _FELL, old=size(old), new=size(new), share=_share(old, new),
+            allowed=f"{growth:g} %",
+        )  # fmt: skip
+        yield _bytes_row(_HOST, old, new, judged, is_headline=True), reason if judged else None
+    speeds = (
+        (_STEP, before.seconds_of_step, after.seconds_of_step, "{:.3g} s"),
+        (_TOKENS, before.tokens_per_second_per_gpu, after.tokens_per_second_per_gpu, "{:,.0f}"),
+    )
+    for what, was, now, form in speeds:
+        if was is not None and now is not None:
+            differs = abs(now - was) > _SPEED * was
+            change = _same(f"{(now - was) / was:+.1%}" if differs and was else "")
+            yield ComparedValue(what, _same(form.format(was)), _same(form.format(now)), change, is_headline=True), None
+
+
+def _is_whole(rank: _Rank) -> bool:
+    """Whether its peaks are those of the whole run: of one that died they say how far it came."""
+    return rank.outcome == "completed"
+
+
+def _any_whole(before: _Rehearsal | None, after: _Rehearsal | None) -> bool:
+    if before is None or after is None:
+        return False
+    whole = [{rank.rank for rank in one.ranks if _is_whole(rank)} for one in (before, after)]
+    return bool(whole[0] & whole[1])
+
+
+def _peaks(old: _Rank, new: _Rank) -> tuple[tuple[str, int, int], ...]:
+    rows = [("reserved", old.peak_reserved_bytes, new.peak_reserved_bytes)]
+    if old.peak_allocated_bytes and new.peak_allocated_bytes:
+        rows.append(("allocated", old.peak_allocated_bytes, new.peak_allocated_bytes))
+    for name in CATEGORIES:
+        held = old.peak_by_category.get(name, 0), new.peak_by_category.get(name, 0)
+        if any(held) and old.peak_by_category and new.peak_by_category:
+            rows.append((name, *held))
+    return tuple(rows)
+
+
+def _judged(old: int, new: int, growth: float) -> Literal["", "better", "worse"]:
+    if abs(new - old) <= max(old * growth / 100, _BELOW):
+        return ""
+    return "worse" if new > old else "better"
+
+
+def _bytes_row(
+    what: Text, old: int, new: int, judged: Literal["", "better", "worse"] = "", is_headline: bool = False
+) -> ComparedValue:
+    if size(old) == size(new):
+        return ComparedValue(what, _same(size(old)), _same(size(new)), judged=judged, is_headline=is_headline)
+    sign = "+" if new > old else "-"
+    share = _share(old, new)
+    change = Text(f"{sign}{size(abs(new - old))} ({share})", f"{sign}{size(abs(new - old))}（{share}）")
+    return ComparedValue(what, _same(size(old)), _same(size(new)), change, judged, is_headline)
+
+
+def _share(old: int, new: int) -> str:
+    return f"{(new - old) / old:+.1%}" if old else "∞"
+
+
+def _same(said: str) -> Text:
+    return Text(said, said)
+
+
+def _settings(before: _Rehearsal, after: _Rehearsal) -> list[ComparedValue]:
+    """What was run differently: the machine, the command, packages."""
+    rows = [
+        (_MACHINE, _machine(before), _machine(after)),
+        (_COMMAND, shlex.join(before.command), shlex.join(after.command)),
+        (_STEPS, str(before.steps), str(after.steps)),
+        (_RANKS, _rank_numbers(before), _rank_numbers(after)),
+    ]
+    packages = sorted(before.versions.keys() | after.versions.keys())
+    rows += [(_same(name), before.versions.get(name, "-"), after.versions.get(name, "-")) for name in packages]
+    return [ComparedValue(what, _same(old), _same(new)) for what, old, new in rows if old != new]
+
+
+def _rank_numbers(rehearsal: _Rehearsal) -> str:
+    return ranges_of(rank.rank for rank in rehearsal.ranks) or "-"
+
+
+def _differences(was: BaselineReport, now: BaselineReport) -> Iterator[ReportDifference]:
+    """Findings, assumptions and what was covered, as far as one report has them and the other doesn't.
+
+    A finding is the same where its hazard and its file are: lines move. What was covered are sentences, which can't be
+    compared where the files are in two languages.
+    """
+    sides: list[tuple[_Kind, dict[Any, Text], dict[Any, Text]]] = [
+        ("finding", _findings(was), _findings(now)),
+        ("assumption", _assumptions(was), _assumptions(now)),
+    ]
+    if _is_chinese(was) == _is_chinese(now):
+        sides.append(("covered", {one: _same(one) for one in was.covered}, {one: _same(one) for one in now.covered}))
+        sides.append(("skipped", _skipped(was), _skipped(now)))
+    for kind, old, new in sides:
+        yield from (ReportDifference(kind, True, new[key]) for key in new if key not in old)
+        yield from (ReportDifference(kind, False, old[key]) for key in old if key not in new)
+
+
+def _findings(report: BaselineReport) -> dict[Any, Text]:
+    return {
+        (one.hazard, one.spans[0].path if one.spans else ""): Text(
+            f"{one.title} ({one.hazard})", f"{one.title}（{one.hazard}）"
+        )
+        for one in report.findings
+    }
+
+
+def _skipped(report: BaselineReport) -> dict[Any, Text]:
+    return {one.what: Text(f"{one.what}: {one.why}", f"{one.what}：{one.why}") for one in report.skipped}
+
+
+def _assumptions(report: BaselineReport) -> dict[Any, Text]:
+    ranks = report.rehearsal.ranks if report.rehearsal is not None else ()
+    return {
+        (one.what, one.where.rpartition(":")[0]): Text(
+            f"{one.what} ({one.where})", f"{one.what_zh or one.what}（{one.where}）"
+        )
+        for rank in ranks
+        for one in rank.assumptions
+    }
+
+
+def _curves(before: _Rehearsal | None, after: _Rehearsal | None) -> tuple[CurvePair, ...]:
+    """Memory of each device that both have, the fullest rank first."""
+    if before is None or after is None:
+        return ()
+    old_ranks = {rank.rank: rank for rank in before.ranks}
+    found: list[CurvePair] = []
+    for rank in after.ranks:
+        olds = {curve.device: curve for curve in getattr(old_ranks.get(rank.rank), "memory_over_time", ())}
+        room = {one.device: one.total_bytes - one.allowance_bytes for one in rank.devices}
+        found += [
+            CurvePair(rank.rank, olds[curve.device], curve, max(room.get(curve.device, 0), 0))
+            for curve in rank.memory_over_time
+            if curve.device in olds and curve.phases and olds[curve.device].phases
+        ]
+    return tuple(sorted(found, key=lambda pair: (pair.after.device == "cpu", pair.rank)))
+
+
+_NO_REPORT = Text(
+    "{label}{path}: not a rehearsal report: write one with gonogo rehearse --format json --output {path}",
+    "{label}{path}：不是排练报告：请用 gonogo rehearse --format json --output {path} 写出",
+)
+_VERDICT = Text("verdict", "结论")
+_PEAK = Text("reserved GPU memory of {ranks}", "{ranks} 的已预留显存")
+_HOST = Text("host memory per node", "每节点的主机内存")
+_PART = Text("{part}, {ranks}", "{ranks} 的{part}")
+_PARTS = {"allocated": Text("allocated", "已分配"), **CATEGORIES}
+_STEP = Text("time per step (estimate)", "每步耗时（估计）")
+_TOKENS = Text("tokens/s per GPU (estimate)", "每 GPU 每秒 token 数（估计）")
+_MACHINE = Text("GPUs", "GPU")
+_COMMAND = Text("command", "命令")
+_STEPS = Text("steps rehearsed", "排练的步数")
+_RANKS = Text("ranks rehearsed", "排练的 rank")
+_VERDICT_CHANGED = Text("the verdict is {now}, was {was}", "结论现在是 {now}，之前是 {was}")
+_GREW = Text("grew", "增加")
+_FELL = Text("fell", "减少")
+_MOVED = Text(
+    "the peak of {what} {how} from {old} to {new} ({share}; limit: {allowed})",
+    "{what}峰值从 {old} {how}到 {new}（{share}，允许 {allowed}）",
+)
+_AGAINST = Text("against {path}: {what}", "与 {path} 相比：{what}")
 _OTHER = Text(
     "against {path}: rehearsed on {now}, the earlier report on {was}",
     "与 {path} 相比：之前在 {was} 上排练，这次在 {now} 上",
-)
-_GREW = Text(
-    "against {path}: the peak of {what} grew from {old} to {new} ({share}; limit: {allowed})",
-    "与 {path} 相比：{what}的峰值从 {old} 增加到 {new}（{share}，允许 {allowed}）",
 )
 _HELD = Text(
     "against {path}: the verdict is no worse, and no peak grew by more than {allowed}",

@@ -13,8 +13,8 @@ from rich.text import Text as Line
 
 from gonogo.finding import Text
 from gonogo.finding.words import PHASE_NAMES, size
+from gonogo.prepare.prompts import PROGRESS, PROGRESS_LINES, language_of_questions, paused_for_questions
 from gonogo.rehearse.progress import OnProgress, RankStatus, RehearsalStatus
-from gonogo.rehearse.prompts import PROGRESS, PROGRESS_LINES, language_of_questions, paused_for_questions
 from gonogo.report.page import cells
 
 _RANK = Text("rank {rank}", "rank {rank}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.packages.consent import NotAgreed
+from gonogo.prepare.packages.consent import NotAgreed
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.ranks.world import CountNotSaid
 from gonogo.rehearse.request import RehearsalRequest
@@ -19,7 +19,7 @@ ANY_NODE = f"8x{DEFAULT_ACCELERATOR}"
 
 def look(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RankRecord:
     """The worker's record; what the launch itself can't do is how it ended. Raises KeyboardInterrupt for Ctrl-C."""
-    request = replace(request, only_looks=True, steps=1, use_cache=False)
+    request = replace(request, only_looks=True, steps=1, keep=None)
     try:
         try:
             record = rehearse(request, on_progress)

@@ -12,7 +12,7 @@ from gonogo.evidence.environment.hardware import machine_from
 from gonogo.evidence.paths import contents, exists, is_file, is_folder
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.published_folder import folder_of_published
+from gonogo.prepare.generated.published_folder import folder_of_published
 
 PROGRAM = "gonogo.virtual.synthetic"
 _USUAL_COUNT = 8

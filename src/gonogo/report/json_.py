@@ -10,10 +10,13 @@ import msgspec
 
 from gonogo.finding import Finding, Fix, Report
 from gonogo.finding.log_answer import Answer, Clue, SimilarThread
+from gonogo.finding.rehearsal import RehearsalComparison, curve_of
 from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.words import how_to_apply
 
 SCHEMA = "gonogo.report/1"
+_FIGURES = re.compile(r"\[\n\s+(-?\d+(?:,\n\s+-?\d+){16,})\n\s+\]")
+"""A list of many figures, as it is indented: in no string, where a line's end is written as an escape."""
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -28,6 +31,7 @@ def to_json(report: Report, language: str) -> str:
 def document(value: dict[str, Any]) -> str:
     """The JSON text of an object with a newline at its end, free of what a terminal would obey."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
+    text = _FIGURES.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
@@ -49,7 +53,7 @@ def report_object(report: Report, language: str) -> dict[str, Any]:
         **({"similar": [_thread_object(one, language) for one in report.similar]} if report.log is not None else {}),
         **({"upstream": msgspec.to_builtins(report.upstream)} if report.upstream else {}),
         **({"pack": report.pack} if report.pack else {}),
-        **{name: value for name, value in _rehearsal_json(report).items() if value is not None},
+        **{name: value for name, value in _rehearsal_json(report, language).items() if value is not None},
     }
 
 
@@ -85,10 +89,13 @@ def _clue_object(clue: Clue, language: str) -> dict[str, Any]:
     return {"text": clue.text.in_language(language), "places": msgspec.to_builtins(clue.places)}
 
 
-def _rehearsal_json(report: Report) -> dict[str, Any]:
+def _rehearsal_json(report: Report, language: str) -> dict[str, Any]:
     rehearsal = msgspec.to_builtins(report.rehearsal)
-    for rank in rehearsal["ranks"] if rehearsal is not None else ():
-        del rank["timelines"]  # thousands of figures, which only a picture tells something
+    if report.rehearsal is not None:
+        for rank, shown in zip(report.rehearsal.ranks, rehearsal["ranks"], strict=True):
+            del shown["timelines"]  # thousands of figures, which only a picture tells something
+            if rank.timelines:
+                shown["memory_over_time"] = [msgspec.to_builtins(curve_of(timeline)) for timeline in rank.timelines]
     return {
         "rehearsal": rehearsal,
         "plan": _without(msgspec.to_builtins(report.plan), "files"),
@@ -99,6 +106,38 @@ def _rehearsal_json(report: Report) -> dict[str, Any]:
         "cure": msgspec.to_builtins(report.cure),
         "reading": msgspec.to_builtins(report.reading),
         "guarded_run": _without(msgspec.to_builtins(report.guarded_run), "over_time"),
+        "comparison": _comparison_object(report.comparison, language) if report.comparison is not None else None,
+    }
+
+
+def _comparison_object(comparison: RehearsalComparison, language: str) -> dict[str, Any]:
+    def said(kind: str, is_new: bool) -> list[str]:
+        found = (one for one in comparison.differences if one.kind == kind and one.is_new is is_new)
+        return [one.what.in_language(language) for one in found]
+
+    return {
+        "judged": comparison.judged,
+        "before": {"path": comparison.before, "verdict": comparison.before_verdict},
+        "after": {"path": comparison.after or None, "verdict": comparison.after_verdict},
+        "peak_growth": comparison.growth,
+        "reasons": [reason.in_language(language) for reason in comparison.reasons],
+        "changes": [
+            {
+                "what": change.what.in_language(language),
+                "before": change.before.in_language(language),
+                "after": change.after.in_language(language),
+                "change": change.change.in_language(language),
+                "judged": change.judged or None,
+            }
+            for change in comparison.changes
+        ],
+        **{
+            f"{kind}s" if kind in ("finding", "assumption") else kind: {
+                "new": said(kind, True),
+                "gone": said(kind, False),
+            }
+            for kind in ("finding", "assumption", "covered", "skipped")
+        },
     }
 
 

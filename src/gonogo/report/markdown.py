@@ -13,6 +13,7 @@ from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
+from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.model_reading import reader_sections
 from gonogo.report.trials.plan import reasons
@@ -63,6 +64,8 @@ def _lines(report: Report, language: str) -> Iterator[str]:
         yield from ("", _plain(summary))
     for note in notes_of(answer.shown):
         yield from ("", _plain(note.in_language(language)))
+    for table in comparison_tables(report.comparison, language) if report.comparison is not None else ():
+        yield from _table_lines(table)
     found, rest = findings_of(report)
     for alike in found:
         yield from _finding_lines(alike.finding, language)

@@ -13,6 +13,7 @@ from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
+from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import Section, cure_sections
 from gonogo.report.trials.model_reading import reader_sections
 from gonogo.report.trials.plan_text import print_plan
@@ -38,6 +39,10 @@ def print_report(report: Report, page: Page, language: str) -> None:
     Everything is printed as styled text, never as markup, after terminal escapes have been taken out of it.
     """
     _print_answer(report, headline_of(report), page, language)
+    if report.comparison is not None:
+        for table in comparison_tables(report.comparison, language):
+            page.line()
+            page.table(table)
     # A log may admit many causes: the first is told in full, so that the answer fits a screen.
     found, rest = findings_of(report)
     in_full = 1 if report.log is not None else len(found)

@@ -37,17 +37,23 @@ class InternalFailure(NamedTuple):
 
 
 _NETWORK = Text(
-    "it needs the network, which a rehearsal does not use: gonogo prepare -- COMMAND makes what can "
-    "be made (a published model without weights, rows of a data set); else download it first and give its folder, or "
-    "leave out what is only sent (an upload, a tracker)",
-    "它需要通过网络获取内容，而排练不使用网络：gonogo prepare -- 命令 会生成能生成的部分"
-    "（不含权重的公开模型、数据集的行）；其余请先下载并给出其目录，或去掉仅用于上传的部分（推送、实验跟踪）",
+    "it needs the network, which a rehearsal does not use, and gonogo could not make what it fetches: download it "
+    "beforehand, to where it looks first (a cache, the folder of the data), or leave out what is only sent (an upload, "
+    "a tracker)",
+    "它需要通过网络获取内容，而排练不使用网络，gonogo 也无法生成该内容：请事先下载到它首先查找的位置（缓存、数据目录）"
+    "，或去掉仅用于上传的部分（推送、实验跟踪）",
 )
 _ASKED = Text(
     "it asks the hub for {file} of {name}, which is not on this machine, and a rehearsal does not use the network: hf "
     "download {name} {file} (for a file of weights, one with tensors of the same names and shapes in its place does)",
     "它向 hub 请求 {name} 的 {file}，本机没有该文件，而排练不使用网络：hf download {name} {file}"
     "（权重文件可用张量名字和形状相同的文件代替）",
+)
+_ASKED_WHOLE = Text(
+    "it asks the hub for {name}, which is neither on this machine nor in gonogo's table of published models, and a "
+    "rehearsal does not use the network: hf download {name}, or give the folder of one like it",
+    "它向 hub 请求 {name}，本机没有，gonogo 的公开模型表中也没有，而排练不使用网络：hf download {name}，"
+    "或给出类似模型的目录",
 )
 _STAND_IN = Text(
     "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
@@ -275,6 +281,8 @@ def _network(error: BaseException, message: str) -> InternalFailure | None:
         asked = asked_for(error)
         if asked is not None and published_model(asked[0]) is None:
             name, file = asked
+            if not file:
+                return InternalFailure(name, _ASKED_WHOLE.format(name=name))
             return InternalFailure(f"{name}, {file}", _ASKED.format(name=name, file=file))
         return InternalFailure(f"{type(error).__name__}: {message.strip().partition(chr(10))[0][:160]}", _NETWORK)
     return None

@@ -13,10 +13,15 @@ from types import CodeType, FrameType, TracebackType
 
 from gonogo.evidence.rehearsal.record import Frame, Owner
 
-OURS = str(Path(__file__).resolve().parent.parent) + os.sep
+# As it was imported, which is what frames say: an environment of the project's packages has gonogo and torch as links.
+OURS = str(Path(os.path.abspath(__file__)).parent.parent) + os.sep
 # Found without importing it: what stands in for a program that a script starts has no use for torch, and no time.
 _TORCH_SPEC = importlib.util.find_spec("torch")
-_TORCH = str(Path(_TORCH_SPEC.origin).resolve().parent) + os.sep if _TORCH_SPEC and _TORCH_SPEC.origin else os.devnull
+_TORCH_FILE = _TORCH_SPEC.origin if _TORCH_SPEC is not None and _TORCH_SPEC.origin else os.devnull
+_TORCH = tuple(
+    os.path.join(os.path.dirname(path), "") if path != os.devnull else path
+    for path in dict.fromkeys((os.path.abspath(_TORCH_FILE), os.path.realpath(_TORCH_FILE)))
+)
 _STDLIB = tuple(
     {os.path.realpath(sysconfig.get_paths()[name]) + os.sep for name in ("stdlib", "platstdlib")}
     | {str(Path(os.__file__).resolve().parent) + os.sep}
@@ -100,7 +105,7 @@ def place_now() -> tuple[CodeType, int] | None:
         known = _NOT_TORCHS.get(id(code))
         if known is None:
             path = code.co_filename
-            known = _NOT_TORCHS[id(code)] = not path.startswith((OURS, _TORCH, "<"))
+            known = _NOT_TORCHS[id(code)] = not path.startswith((OURS, *_TORCH, "<"))
             _ASKED.append(code)
         if known:
             return code, frame.f_lasti

@@ -55,6 +55,14 @@ GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
                 "gonogo rehearse --gpus 8xH100-80G -- bash launch.sh",
             ),
             CommandSummary(
+                "compare",
+                Text(
+                    "Compares two rehearsals: SAME, BETTER or REGRESSED, and what changed.",
+                    "比较两次排练：相同、更好还是退步，以及有哪些变化。",
+                ),
+                "gonogo compare before.json after.json",
+            ),
+            CommandSummary(
                 "cure",
                 Text(
                     "Finds the smallest change that makes a failing run pass, and proves it by a rehearsal.",

@@ -16,7 +16,7 @@ from pygls.lsp.server import LanguageServer
 from gonogo._version import __version__
 from gonogo.check.findings import check
 from gonogo.check.settings import read_settings
-from gonogo.cli.explain import hazard_named, page_of
+from gonogo.cli.explain import find_hazard, page_of
 from gonogo.cli.lsp.config_at import cursor_at, is_deepspeed, meaning_at, offers, word_at
 from gonogo.cli.lsp.diagnostics import PlacedFinding, action_of, diagnostic_of, position_of
 from gonogo.evidence.config.deepspeed_keys import releases
@@ -176,7 +176,7 @@ def make_server(language: str | None) -> Server:
                 path = (*cursor.path, word_at(text, cursor)) if cursor.is_key else cursor.path
                 parts.append(meaning_at(path, server.release, server.language))
         names = dict.fromkeys(one.finding.hazard for one in server.at(uri, place))
-        parts += [page_of(hazard_named(name), server.language) for name in names]
+        parts += [page_of(find_hazard(name), server.language) for name in names]
         said = "\n\n---\n\n".join(part for part in parts if part)
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, said)) if said else None
 

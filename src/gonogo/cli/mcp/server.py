@@ -412,12 +412,28 @@ def cut(value: dict[str, Any], limit: int = LIMIT) -> tuple[dict[str, Any], bool
     """The object with at most ``limit`` characters of JSON, and whether anything is missing of it."""
     if _size(value) <= limit:
         return value, False
+    value = _without_curves(value)
+    if _size(value) <= limit:
+        return value, True
     for entries, characters in _ROUNDS:
         smaller = {key: _smaller(one, entries, characters) for key, one in value.items()}
         if _size(smaller) <= limit:
             return smaller, True
     kept = {key: one for key, one in smaller.items() if not isinstance(one, dict)}  # what was seen goes, findings stay
     return kept, True
+
+
+def _without_curves(value: dict[str, Any]) -> dict[str, Any]:
+    """Without memory over time, which is for a picture."""
+    rehearsal = value.get("rehearsal")
+    if not isinstance(rehearsal, dict):
+        return value
+    ranks = [_without(rank, "memory_over_time") for rank in rehearsal["ranks"]]
+    return {**value, "rehearsal": {**rehearsal, "ranks": ranks}}
+
+
+def _without(value: Any, name: str) -> Any:
+    return {key: one for key, one in value.items() if key != name} if isinstance(value, dict) else value
 
 
 def _smaller(value: Any, entries: int, characters: int) -> Any:

@@ -42,7 +42,8 @@ def report_schema() -> dict[str, Any]:
         _AS_BUILT.values(), schema_hook=lambda _: {"description": "any value"}, ref_template="#/$defs/{name}"
     )
     for definition in definitions.values():
-        definition.get("properties", {}).pop("timelines", None)
+        if definition.get("properties", {}).pop("timelines", None) is not None:
+            definition["properties"]["memory_over_time"] = {"type": "array", "items": _curve()}
         if "timelines" in definition.get("required", ()):
             definition["required"].remove("timelines")
     return {
@@ -80,6 +81,7 @@ def report_schema() -> dict[str, Any]:
             "similar": {"type": "array", "items": {"type": "object"}},
             "clues": {"type": "array", "items": _object({"text": _STRING, "places": _PLACES})},
             "environment": {"type": "object"},
+            "comparison": _comparison(),
             "pack": _STRING,
             **dict(zip(_AS_BUILT, seen, strict=True)),
         },
@@ -92,7 +94,41 @@ def short_report_schema() -> dict[str, Any]:
     whole = report_schema()
     properties = {**whole["properties"], "findings": {"type": "array", "items": _finding()}}
     seen = {name: {"type": "array" if name == "upstream" else "object"} for name in _AS_BUILT}
+    seen["comparison"] = {"type": "object"}
     return {**_object({**properties, **seen}), "required": whole["required"]}
+
+
+def _curve() -> dict[str, Any]:
+    counts = {"type": "array", "items": _COUNT}
+    return _object(
+        {
+            "device": _STRING,
+            "allocations": _COUNT,
+            "held_mib": {"type": "object", "additionalProperties": counts},
+            "reserved_mib": counts,
+            "phases": {"type": "array", "items": {"type": "array"}},
+        }
+    )
+
+
+def _comparison() -> dict[str, Any]:
+    side = _object({"path": _or_null(_STRING), "verdict": {"enum": [verdict.value for verdict in Verdict]}})
+    moved = _object({"new": _STRINGS, "gone": _STRINGS})
+    change = {
+        **dict.fromkeys(("what", "before", "after", "change"), _STRING),
+        "judged": _or_null({"enum": ["better", "worse"]}),
+    }
+    return _object(
+        {
+            "judged": {"enum": ["same", "better", "regressed"]},
+            "before": side,
+            "after": side,
+            "peak_growth": {"type": "number"},
+            "reasons": _STRINGS,
+            "changes": {"type": "array", "items": _object(change)},
+            **dict.fromkeys(("findings", "assumptions", "covered", "skipped"), moved),
+        }
+    )
 
 
 def _finding() -> dict[str, Any]:

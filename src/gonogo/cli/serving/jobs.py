@@ -23,7 +23,7 @@ import anyio
 from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.evidence.paths import ONLY_BELOW
 from gonogo.finding import Text
-from gonogo.rehearse.prompts import PROGRESS, PROGRESS_LINES
+from gonogo.prepare.prompts import PROGRESS, PROGRESS_LINES
 
 MAX_RUNNING = 4
 _MAX_KEPT = 40

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import anyio
 import msgspec
@@ -19,13 +21,17 @@ from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.cli.serving.jobs import Job, Jobs
 from gonogo.cli.ui.access import AccessControl, report_key
 from gonogo.cli.ui.listing import listing
-from gonogo.cli.ui.page_request import MAX_BYTES, UiRequest, command_words
+from gonogo.cli.ui.page_request import MAX_BYTES, UiComparison, UiRequest, command_words
 from gonogo.cli.ui.report_store import ReportStore, StoredReport, has_report
 from gonogo.cli.ui.words import WORDS
 from gonogo.evidence.environment.hardware import all_accelerators
 from gonogo.evidence.environment.instances import all_instances
 from gonogo.finding import Text
+from gonogo.finding.errors import UserError
 from gonogo.finding.redaction import redact
+from gonogo.rehearse.baseline import compare_reports, read_report
+from gonogo.report import render
+from gonogo.report.answer.headline import badge
 from gonogo.report.html import report_style
 from gonogo.report.untrusted import clean, clean_line
 
@@ -35,6 +41,10 @@ _WAIT = 10.0
 """Seconds that an answer waits for something new to tell."""
 _MAX_TITLE_LENGTH = 4000
 
+_PEAK_GROWTH = 2.0
+"""Per cent, as the command takes it where it is not told."""
+
+Body = TypeVar("Body", UiRequest, UiComparison)
 Answer = Callable[[Request], Awaitable[Response]]
 
 
@@ -57,6 +67,7 @@ def make_app(folders: Folders, token: str, language: str) -> Starlette:
         Route("/api/folder", _refusing(page.folder)),
         Route("/api/reports", page.reports),
         Route("/api/jobs", _refusing(page.begin), methods=["POST"]),
+        Route("/api/compare", _refusing(page.compare), methods=["POST"]),
         Route("/api/jobs/{job}", _refusing(page.job)),
         Route("/api/jobs/{job}/cancel", _refusing(page.cancel), methods=["POST"]),
     ]
@@ -90,6 +101,8 @@ class _Page:
         self.asked: dict[str, str] = {}
         """What each job was asked, as one line."""
         self.settled: set[str] = set()
+        self.comparisons: dict[str, str] = {}
+        """Pages of comparisons, which are made at once."""
 
     async def document(self, request: Request) -> Response:
         whole = (_STATIC / "ui.html").read_text(encoding="utf-8").replace("{language}", self.language)
@@ -131,11 +144,43 @@ class _Page:
     async def begin(self, request: Request) -> Response:
         if request.headers.get("content-type", "").partition(";")[0] != "application/json":
             return PlainTextResponse("application/json is what is taken", 415)
-        asked = await _body(request)
+        asked = await _body(request, UiRequest)
         words, folder, given = command_words(asked, self.folders)
         job = self.jobs.start(words, folder, given)
         self.asked[job.id] = redact(clean_line(_job_title(asked)))[:_MAX_TITLE_LENGTH]
         return _json(self._told(job))
+
+    async def compare(self, request: Request) -> Response:
+        """The comparison of two rehearsals, the older one first."""
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return PlainTextResponse("application/json is what is taken", 415)
+        asked = await _body(request, UiComparison)
+        begun = {made.id: made for made in (*self.kept.all(), *map(self._made, self.jobs.all()))}
+        sides = [begun[name] for name in (asked.one, asked.other) if name in begun and self._page_of(name) is not None]
+        if len(sides) < 2:
+            raise RequestRefused(Text("one of the two reports is no longer kept", "两份报告之一已不再保留"))
+        old, new = sorted(sides, key=lambda made: made.begun)
+        made, page = await anyio.to_thread.run_sync(self._compared, old, new, asked.language)
+        self.comparisons[made.id] = page
+        self.kept.keep(made, page)
+        return _json(_earlier(made))
+
+    def _compared(self, old: StoredReport, new: StoredReport, language: str) -> tuple[StoredReport, str]:
+        names = [
+            f"{made.what} ({time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(made.begun))})" for made in (old, new)
+        ]
+        try:
+            was, now = (
+                read_report((self._page_of(made.id) or "").encode("utf-8", "replace"), name)
+                for made, name in zip((old, new), names, strict=True)
+            )
+        except UserError as error:
+            raise RequestRefused(error.text) from None
+        report = compare_reports(was, now, _PEAK_GROWTH)
+        said = badge(report, "en")
+        what = f"{names[0]} → {names[1]}"
+        made = StoredReport(uuid4().hex[:12], "compare", new.folder, what, time.time(), 0.0, report.exit_status, said)
+        return made, render(report, "html", language)
 
     async def job(self, request: Request) -> Response:
         """A job's state, as soon as it says something that the page does not know (``doing``), or has ended."""
@@ -153,13 +198,16 @@ class _Page:
         return _json(self._told(job))
 
     async def report(self, request: Request) -> Response:
-        name = request.path_params["job"]
-        job = next((one for one in self.jobs.all() if one.id == name), None)
-        done = job is not None and not job.cancelled and has_report(job.status)
-        page = job.result if job is not None and done else self.kept.page(name)
+        page = self._page_of(request.path_params["job"])
         if page is None:
             return PlainTextResponse("no such report", 404)
         return Response(page, media_type="text/html")
+
+    def _page_of(self, name: str) -> str | None:
+        job = next((one for one in self.jobs.all() if one.id == name), None)
+        if job is not None and job.poll() and not job.cancelled and has_report(job.status):
+            return job.result
+        return self.comparisons.get(name) or self.kept.page(name)
 
     def _told(self, job: Job) -> dict[str, Any]:
         ended = job.poll()
@@ -207,7 +255,7 @@ def _job_title(asked: UiRequest) -> str:
     return asked.records if asked.tool == "report" else asked.command
 
 
-async def _body(request: Request) -> UiRequest:
+async def _body(request: Request, kind: type[Body]) -> Body:
     """What was asked. Raises Refused for what is too long, or is nothing that can be asked."""
     read = bytearray()
     with contextlib.suppress(ClientDisconnect):
@@ -221,7 +269,7 @@ async def _body(request: Request) -> UiRequest:
                     ).format(most=MAX_BYTES >> 20)
                 )
     try:
-        return msgspec.json.decode(bytes(read), type=UiRequest)
+        return msgspec.json.decode(bytes(read), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RequestRefused(Text("invalid request: {why}", "请求无效：{why}").format(why=error)) from None
 

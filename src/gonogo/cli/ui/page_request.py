@@ -47,6 +47,14 @@ class UiRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Whether a log is read together with the files of the folder."""
 
 
+class UiComparison(msgspec.Struct, forbid_unknown_fields=True):
+    """Two rehearsals of the history, by their ids, in any order."""
+
+    one: str
+    other: str
+    language: Literal["en", "zh"] = "en"
+
+
 def command_words(asked: UiRequest, folders: Folders) -> tuple[list[str], Path, bytes]:
     """The words after ``gonogo``, the folder to start it in, and its stdin. Raises Refused."""
     folder = folders.folder(asked.folder)

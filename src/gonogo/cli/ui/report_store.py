@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.rehearse.cache.store import Store
+from gonogo.prepare.user_cache import Store
 
 _MAX_REPORTS = 50
 _VERDICTS = {0: "GO", 1: "NO-GO", 3: "CANNOT-TELL"}
@@ -25,11 +25,13 @@ class StoredReport(msgspec.Struct, frozen=True):
     begun: float
     seconds: float
     status: int
+    said: str = ""
+    """What a comparison says; a command's verdict follows from its status."""
 
     @property
     def verdict(self) -> str:
         """As the report says it."""
-        return _VERDICTS.get(self.status, "")
+        return self.said or _VERDICTS.get(self.status, "")
 
 
 def has_report(status: int | None) -> bool:

@@ -46,6 +46,17 @@ WORDS = {
     "cure": Text("Cure", "修复"),
     "diagnose": Text("Diagnose", "诊断"),
     "run": Text("Run", "运行"),
+    "compare": Text("Compare", "比较"),
+    "compare with": Text("Compare with", "与之比较"),
+    "choose another": Text("another rehearsal …", "另一次排练…"),
+    "not here": Text(
+        "{name} is not in this folder: go to its folder above, or start gonogo ui in its project",
+        "{name} 不在此目录中：请在上面进入其所在目录，或在其项目中启动 gonogo ui",
+    ),
+    "drop": Text(
+        "Drop a log anywhere on this page to diagnose it, or a script of this folder to launch it.",
+        "把日志拖到页面上即可诊断；把本目录中的脚本拖到页面上即可选择启动。",
+    ),
     "check hint": Text("Reads the files. Seconds.", "只读文件，几秒。"),
     "rehearse hint": Text("Runs the program on virtual GPUs. Minutes.", "在虚拟 GPU 上运行程序，几分钟。"),
     "plan hint": Text("Strategies that fit, fastest first.", "放得下的方案，由快到慢。"),

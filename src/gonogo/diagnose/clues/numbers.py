@@ -13,7 +13,7 @@ from gonogo.finding.failure import FailureFacts, Message, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
 _CHECKED = compiled_when_used(
-    r"([A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?) ?% ?\(?([A-Za-z_][\w.]*|\d{1,9})\)? ?(?:==|!=) ?0"
+    r"((?:len\()?[A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?\)?) ?% ?\(?([A-Za-z_][\w.]*|\d{1,9})\)? ?(?:==|!=) ?0"
 )
 _SPEAKS_OF_SIZES = ("not_divisible", "size_mismatch")
 _TELLING = 17
@@ -41,9 +41,11 @@ def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     for raised in facts.chain[-2:]:
         place = CluePlace(raised.log, raised.line)
         yield from _of_check(raised, place)
+        yield from _of_adapter(raised, place)
         if raised.message.form in _SPEAKS_OF_SIZES or raised.type == "AssertionError":
             yield from _of_division(log, raised, place)
         if raised.message.form == "size_mismatch" or raised.message.shapes:
+            yield from _of_view(raised.message, place)
             yield from _of_sizes(raised.message, place)
         yield from _of_settings(log, raised.message, place)
 
@@ -127,6 +129,57 @@ def _names_of(log: FailureLog, whole: int, divisor: int) -> Text:
         if owners:
             named.append(f"{number}: {', '.join(dict.fromkeys(owners[:2]))}")
     return Text(f" ({'; '.join(named)})", f"（{'；'.join(named)}）") if named else Text("", "")
+
+
+_VIEW = compiled_when_used(r"is invalid for input of size (\d{1,15})")
+
+
+def _of_view(message: Message, place: CluePlace) -> Iterator[Clue]:
+    """A view whose elements don't come out: which one dimension would have to be another."""
+    found = _VIEW.search(message.text)
+    shape = next((shape for shape in message.shapes if len(shape) > 1), None)
+    if found is None or shape is None or any(size < 1 for size in shape):
+        return
+    elements, whole = int(found.group(1)), math.prod(shape)
+    for size in shape:
+        rest = whole // size
+        if rest > 1 and elements % rest == 0 and elements != whole:
+            yield Clue(
+                Text(
+                    "{elements} = {there} x {rest}, and {shape} needs {size} x {rest}: the tensor has {there} where "
+                    "{size} is expected (tokens or rows that another path counted, gathered or split otherwise)",
+                    "{elements} = {there} x {rest}，而 {shape} 需要 {size} x {rest}：应为 {size} 处该张量有 {there}"
+                    "（另一条路径以别的方式计数、聚合或切分的 token 或行）",
+                ).format(elements=elements, there=elements // rest, rest=rest, shape=list(shape), size=size),
+                (place,),
+            )
+            return
+
+
+_ADAPTER = compiled_when_used(r"(?i)(?:^|[^a-z])(?:lora|adapter|dora)(?:[^a-z]|$)|lora_")
+_SIZES_DIFFER = ("size_mismatch", "not_divisible")
+
+
+def _of_adapter(raised: RaisedException, place: CluePlace) -> Iterator[Clue]:
+    """Sizes that don't fit in the line or file of an adapter: it was made for another layer than the one it is on."""
+    frame = raised.frames[-1] if raised.frames else None
+    if frame is None or raised.message.form not in _SIZES_DIFFER or frame.owner == "python":
+        return
+    file = frame.path.replace("\\", "/").rpartition("/")[2]
+    if not any(_ADAPTER.search(text) for text in (frame.code, frame.function, file)):
+        return
+    yield Clue(
+        Text(
+            "It is in an adapter ({function}): its size or its input is not the layer's own. So it is with layers "
+            "that the adapter's code does not know: experts in one tensor, a latent size, layers that tensor or expert "
+            "parallelism splits, an overlap that hands on other tokens. Leave these layers out of target_modules, turn "
+            "the overlap off, or take a release of {package} that knows them",
+            "出错处在适配器中（{function}）：它的大小或输入与该层不一致。适配器代码不认识的层会这样：合成一个张量的专家、"
+            "隐式（latent）维度、被张量或专家并行切分的层、传入另一批 token 的重叠执行。请把这些层移出 target_modules、"
+            "关闭重叠，或使用认识它们的 {package} 版本",
+        ).format(function=frame.function, package=frame.package or "the library"),
+        (place,),
+    )
 
 
 def _of_sizes(message: Message, place: CluePlace) -> Iterator[Clue]:

@@ -27,7 +27,9 @@ def of_ranks(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     calls = facts.collectives
     if not calls:
         return
-    yield from _apart(calls)
+    apart = list(_apart(calls))
+    yield from apart or _uneven(calls)
+    yield from _waits_for_work(log, calls)
     yield from _absent(log, calls)
     yield from _of_one_element(calls)
     yield from _late(calls)
@@ -63,6 +65,95 @@ def _apart(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
                 ),
             ),
             tuple(_place(side[0]) for _, side in sides[:3]),
+            decides=True,
+        )
+        return
+
+
+def _uneven(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
+    """Ranks of one group whose waiting has another number: some made fewer collectives than the others."""
+    by_group: dict[str, dict[int, LoggedCollective]] = defaultdict(dict)
+    for call in calls:
+        if call.sequence is not None and call.rank is not None:
+            earlier = by_group[call.group].get(call.rank)
+            if earlier is None or (earlier.sequence or 0) > call.sequence:
+                by_group[call.group][call.rank] = call
+    for of_rank in by_group.values():
+        ordered = sorted(of_rank.values(), key=lambda call: (call.sequence or 0, call.rank or 0))
+        first, last = ordered[0], ordered[-1]
+        if len(ordered) < 2 or first.sequence == last.sequence or (last.sequence or 0) - (first.sequence or 0) > _NEAR:
+            continue
+        behind = [call for call in ordered if call.sequence == first.sequence]
+        ahead = [call for call in ordered if call.sequence == last.sequence]
+        yield Clue(
+            Text(
+                "{behind} waited in collective {low} ({one}), {ahead} in collective {high} ({other}): they have not "
+                "made the same number of collectives. Some ranks ran more passes than others, or skipped a backward: "
+                "look at how many batches, samples or turns each rank gets (dynamic batches, multi-turn rollouts, "
+                "filtered samples), and at what is done on some ranks only",
+                "{behind} 等在第 {low} 个集合通信（{one}），{ahead} 等在第 {high} 个（{other}）：它们执行的集合通信次数"
+                "不同。有的 rank 比别的多跑了几次，或跳过了反向：请看每个 rank 得到多少 batch、样本或轮次（动态 batch、"
+                "多轮 rollout、被过滤的样本），以及只在部分 rank 上做的事",
+            ).format(
+                behind=_ranks(behind),
+                low=f"{first.sequence:,}",
+                one=_call(first),
+                ahead=_ranks(ahead),
+                high=f"{last.sequence:,}",
+                other=_call(last),
+            ),
+            (_place(first), _place(last)),
+            decides=True,
+        )
+        return
+
+
+_NEAR = 200
+"""Ranks of one group are never further apart than they can enqueue ahead; other groups count on their own."""
+_FRAME = Pattern(r'File "[^"]{1,400}", line \d+, in \w+')
+_FRAME_PARTS = compiled_when_used(r'File "([^"]{1,400})", line (\d{1,7}), in (\w{1,120})')
+_OBJECTS = compiled_when_used(
+    r"\b(?:broadcast_object_list|gather_object|all_gather_object|scatter_object_list|barrier|wait_for_everyone"
+    r"|monitored_barrier|main_process_first|local_main_process_first)\b"
+)
+"""What ranks call to wait for work in Python that another rank does."""
+_WORK_OF = (
+    (("rollout", "generate", "generation", "sample", "sampling"), Text("the rollout", "rollout")),
+    (("reward", "rewards", "score", "judge", "verify"), Text("the rewards", "奖励计算")),
+    (("save", "checkpoint", "export", "merge"), Text("the saving", "保存")),
+    (("evaluate", "evaluation", "eval", "predict", "validate"), Text("the evaluation", "评估")),
+    (("tokenize", "preprocess", "dataset", "datasets", "map", "cache"), Text("the preparation of data", "数据准备")),
+    (("download", "load", "loading", "pretrained"), Text("the loading", "加载")),
+)
+
+
+def _waits_for_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
+    """A wait in an exchange of objects or a barrier, in a function whose name says what another rank does there."""
+    limit = min((call.timeout_seconds for call in calls if call.timeout_seconds), default=None)
+    for found in islice(log.find_all(_FRAME), _MAX_BARS):
+        parts = _FRAME_PARTS.search(found.text)
+        after = log.lines_after(found.line, 1)
+        if parts is None or not after or not (call := _OBJECTS.search(after[0].text)):
+            continue
+        words = set(parts.group(3).lower().split("_"))
+        work = next((said for names, said in _WORK_OF if words & set(names)), None)
+        if work is None:
+            continue
+        yield Clue(
+            Text(
+                "{function} waits in {call}{limit}: the other ranks wait there until one has done {work}, which took "
+                "longer. Raise the timeout (ddp_timeout, init_process_group(timeout=…)), or exchange objects over a "
+                "Gloo group of its own; if it never ends, that rank's log has the cause",
+                "{function} 在 {call} 中等待{limit}：其他 rank 在此等某个 rank 完成{work}，而它用了更久。请调大超时"
+                "（ddp_timeout、init_process_group(timeout=…)），或用单独的 Gloo 进程组交换对象；若它一直不结束，原因"
+                "在那个 rank 的日志中",
+            ).format(
+                function=parts.group(3),
+                call=call.group(),
+                limit=Text(f", with a timeout of {_duration(limit)}", f"（超时 {_duration(limit)}）") if limit else "",
+                work=work,
+            ),
+            (CluePlace(found.line.path, found.line.number, found.text.strip()[:200]),),
             decides=True,
         )
         return

@@ -28,6 +28,7 @@ _PHRASES = {
     "packed": ("packing", "neat_packing", "sample_packing", "padding_free", "use_remove_padding"),
     "padding_free": ("padding_free", "packing"),
     "lora": ("finetuning_type", "train_type", "tuner_type", "use_lora", "enable_lora", "lora_rank"),
+    "inhomogeneous": ("use_dynamic_bsz", "use_dynamic_batching", "dynamic_batch_size"),
     "quantiz": ("quantization_bit", "load_in_4bit", "load_in_8bit", "quantization"),
 }
 """Words of messages, and what frameworks call the setting."""
@@ -38,6 +39,7 @@ _COMMON = frozenset(
 )  # fmt: skip
 """Names that stand in nearly every line."""
 _MAX = 4
+_PARALLELISMS = ("tp", "pp", "cp", "ep", "etp", "vpp")
 
 
 def of_settings(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
@@ -77,6 +79,8 @@ def _named(raised: RaisedException, settings: tuple[RunSetting, ...]) -> Iterato
             yield setting
     # The same thing under another framework's name.
     meanings = {meaning for name in words if (meaning := meaning_of(name))}
+    # ``cp_comm_type`` is of context parallelism.
+    meanings |= {word for name in message.names for word in name.lower().split("_") if word in _PARALLELISMS}
     text = re.sub(r"\s+", " ", message.text[:4000]).lower()
     by_phrase = {name for phrase, names in _PHRASES.items() if phrase in text for name in names}
     for setting in settings:

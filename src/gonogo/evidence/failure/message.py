@@ -34,19 +34,21 @@ _NOT_DEFINED = compiled_when_used(r"name '(\w{1,120})' is not defined")
 _STATE_DICT = compiled_when_used(r"(?:Missing key\(s\)|Unexpected key\(s\)) in state_dict")
 _MISSING_KEYS = compiled_when_used(r"Missing key\(s\) in state_dict: ((?:\s*\"[^\"]{1,300}\",?)+)")
 _UNEXPECTED_KEYS = compiled_when_used(r"Unexpected key\(s\) in state_dict: ((?:\s*\"[^\"]{1,300}\",?)+)")
+_NOT_IN_CHECKPOINT = compiled_when_used(r"Missing key in checkpoint state_dict: ['\"]?(\S{1,400}?)['\"]?\.?(?:\s|$)")
 _QUOTED = compiled_when_used(r"[\"'`]([^\"'`\n]{1,300})[\"'`]")
 _NOT_DIVISIBLE = compiled_when_used(
     r"(?i)(?:not |be )(?:evenly )?(?:divisible|divided|a multiple)|(?:must|should) divide|multiple of"
 )
 _SIZE_MISMATCH = compiled_when_used(
     r"(?i)size mismatch|must match the (?:existing )?size|shapes? (?:cannot|can't|mismatch|do(?:es)? not match)"
-    r"|shape mismatch|size of tensor a|cannot be multiplied|do not match: |is invalid for input of size"
+    r"|shape mismatch|size of tensor a|cannot be multiplied|do not match: |contraction dimension"
+    r"|is invalid for input of size"
 )
 _NO_FILE = compiled_when_used(r"No such file or directory: '?([^'\n]{1,400})'?")
 
 _VERSION = r"\d{1,4}(?:\.\w{1,12}){0,4}(?:[.+-]?\w[\w.]{0,30})?"
 _REQUIRED = compiled_when_used(
-    rf"\b([A-Za-z][\w-]{{1,40}}(?:\[[\w,]{{1,60}}\])?) ?((?:(?:[<>=!~]=|[<>]) ?v?{_VERSION}(?:\.\*)?,? ?){{1,4}})"
+    rf"\b([A-Za-z][\w-]{{1,40}}(?:\[[\w,]{{1,60}}\])?) ?((?:(?:[<>=!~]=|[<>]) ?v?{_VERSION}(?:\.\*)?,? ?){{1,8}})"
 )
 _FOUND = compiled_when_used(
     rf"(?:but (?:found|you have|got)|found|you have|installed(?: version)?(?: is|:)?|current(?:ly)?(?: is)?) "
@@ -133,6 +135,8 @@ def _form_of(type_: str, text: str) -> _Form:
             _quoted(missing.group(1) if missing else ""),
             _quoted(unexpected.group(1) if unexpected else ""),
         )
+    if found := _NOT_IN_CHECKPOINT.search(text):
+        return _Form("checkpoint_key", "", (found.group(1),))
     if type_ == "KeyError":
         # Python writes the key as its repr, and nothing else.
         return _Form("missing_key", "", (text.strip().strip("'\""),))

@@ -41,6 +41,10 @@ _OF_CLASS = tuple(
     )
 )
 """Classes that are known by their names alone, and the distribution that they are of."""
+_ON_TOP_OF = compiled_when_used(
+    r"^\w+(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO)\w*Trainer$|^(?:SFT|DPO|GRPO|KTO)\w+Trainer$"
+)
+"""Classes that users and frameworks derive from trl's, by the name that they keep of it."""
 
 
 class Misfit(NamedTuple):
@@ -100,9 +104,17 @@ def _misfit(raised: RaisedException, versions: Mapping[str, str]) -> Misfit | No
     )
 
 
+HANDS_ON = ("_call_impl", "_wrapped_call_impl", "inner", "__call__", "wrapper", "wrapped_fn", "_fn")
+"""Functions that call another with the arguments that they were given."""
+
+
 def _asking(frames: Sequence[CodePlace], form: str) -> CodePlace | None:
     """The frame that asks: Python's importer, and decorators of the standard library, only stand in between."""
     own = [frame for frame in frames if frame.owner != "python" and not frame.path.startswith("<")]
+    while form in ("unexpected_keyword", "missing_arguments", "argument_count") and len(own) > 1:
+        if own[-1].function not in HANDS_ON:
+            break
+        own.pop()
     if form in ("no_attribute", "not_importable") and own and own[-1].function == "__getattr__":
         own.pop()
     return own[-1] if own else None
@@ -119,6 +131,8 @@ def _lacking(form: str, subject: str, frames: Sequence[CodePlace]) -> str:
     for pattern, package in _OF_CLASS:
         if pattern.search(subject):
             return package
+    if form == "no_attribute" and _ON_TOP_OF.search(subject):
+        return "trl"
     if frames and frames[-1].function == subject.rpartition(".")[2] and frames[-1].package:
         return frames[-1].package
     return ""

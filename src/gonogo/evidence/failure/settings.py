@@ -143,6 +143,8 @@ NAMES = _MEANINGS
 
 def meaning_of(name: str) -> str:
     """``"tp"`` for ``actor.tensor_model_parallel_size``: what a setting sizes; empty for any other."""
+    if name.endswith("rollout.n"):
+        return "generations"
     return _BY_NAME.get(name.rpartition(".")[2].replace("-", "_").lower(), "")
 
 

@@ -82,6 +82,8 @@ class Launch(msgspec.Struct, frozen=True):
     """They are all: nothing of it is another variable's that the files don't set."""
     python_path_unread: bool = False
     """More is put on it than what the caller's ``PYTHONPATH`` has, and the files don't tell what."""
+    entry_function: str = ""
+    """The function of the program's module that a console script of the project calls."""
     heredoc: WrittenFile | None = None
     """The program's code, for ``python - <<EOF``."""
 

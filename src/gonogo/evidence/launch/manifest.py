@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of
-from gonogo.evidence.launch.jobs.yaml_node import Word, YamlNode
+from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding import Text
 
@@ -112,7 +112,7 @@ def manifest_commands(source: SourceFile, folder: Path) -> list[ShellCommand]:
     from gonogo.evidence.shell.state import Variable
     from gonogo.evidence.shell.text import Piece, ShellWord
 
-    def piece(word: Word) -> Piece:
+    def piece(word: PlacedText) -> Piece:
         return Piece(word.text, source, word.place.start, word.place.end)
 
     commands = []
@@ -157,7 +157,7 @@ def _span(word: ShellWord) -> tuple[SourceFile, int, int]:
     return word.place.source, word.place.start, word.place.end
 
 
-def code_in(word: Word) -> tuple[SourceFile, tuple[int, int]]:
+def code_in(word: PlacedText) -> tuple[SourceFile, tuple[int, int]]:
     """A file, and the part of it that a shell may read.
 
     It is the word's own file where the code stands there as it is. Where YAML folds lines into one, the ends of those

@@ -325,6 +325,7 @@ def _launch(call: LauncherCall, command: ShellCommand, directive: Mapping[str, F
         python_path=path,
         python_path_complete=path_complete,
         python_path_unread=path_unread,
+        entry_function=own.partition(":")[2].partition(".")[0] if own is not None else "",
     )
 
 

@@ -11,7 +11,7 @@ from gonogo.evidence.published.models import FOLDER
 
 
 class PublishedDataset(msgspec.Struct, frozen=True):
-    """A data set as it is published. ``columns`` say of each what it holds (``rehearse/prepared/rows.py``)."""
+    """A data set as it is published. ``columns`` say of each what it holds (``prepare/generated/rows.py``)."""
 
     name: str
     columns: dict[str, str]

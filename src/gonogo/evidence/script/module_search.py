@@ -150,7 +150,7 @@ class ModuleSearch:
         return [*found, os.path.join(self.root, "src")]
 
 
-def added_paths(index: ScriptIndex, path: str, cwd: str = "") -> list[Added]:
+def sys_path_additions(index: ScriptIndex, path: str, cwd: str = "") -> list[Added]:
     """The folders that a script in the file at ``path`` puts on ``sys.path`` itself, as far as its text shows them.
 
     Relative ones are counted from ``cwd``, where the program is started; from the file's folder where that isn't known.

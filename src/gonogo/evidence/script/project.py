@@ -9,7 +9,7 @@ import ast
 import os
 from pathlib import Path
 
-from gonogo.evidence.script.module_search import ModuleSearch, PythonPath, added_paths
+from gonogo.evidence.script.module_search import ModuleSearch, PythonPath, sys_path_additions
 from gonogo.evidence.script.names import NameResolver, Names
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.script.syntax_index import absolute_module
@@ -83,7 +83,7 @@ class Project:
         if b"sys" not in script.source.data or b"path" not in script.source.data:
             return False
         cwd = self.search.path.cwd if self.search.path is not None else ""
-        return self.search.add(added_paths(script.index, path, cwd))
+        return self.search.add(sys_path_additions(script.index, path, cwd))
 
     def _new_script(self, source: SourceFile, path: str, module: str = "") -> Script:
         package = self.search.package_of(path)

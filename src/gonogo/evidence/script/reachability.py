@@ -24,9 +24,12 @@ _PLAIN_DECORATORS = frozenset(
 
 
 class Reached:
-    """The lines that a run reaches, of the scripts that belong to it; the first of them is its entry."""
+    """The lines that a run reaches, of the scripts that belong to it; the first of them is its entry.
 
-    def __init__(self, scripts: Sequence[Script]) -> None:
+    ``called``: the function of the entry that the launch itself calls, as a console script does.
+    """
+
+    def __init__(self, scripts: Sequence[Script], called: str = "") -> None:
         self._named: set[str] = set()
         self._of_objects: set[str] = set()
         self._waiting: list[tuple[ast.AST, Script]] = []
@@ -39,6 +42,8 @@ class Reached:
         for number, script in enumerate(scripts):
             if script.tree is not None:
                 self._take(script.tree.body, script, entry=number == 0)
+                if number == 0 and called:
+                    self._waiting.append((ast.Name(called, ast.Load()), script))
         self._follow()
 
     def holds(self, path: str, line: int) -> bool:
@@ -122,9 +127,9 @@ class Reached:
 
 
 @lru_cache(maxsize=16)
-def reached_from(scripts: tuple[Script, ...]) -> Reached:
+def reached_from(scripts: tuple[Script, ...], called: str = "") -> Reached:
     """What is reached from the first of these scripts; launches of the same program share the answer."""
-    return Reached(scripts)
+    return Reached(scripts, called)
 
 
 class _Registered(ast.AST):

@@ -50,7 +50,7 @@ class RecordWriter:
         if not self.broken:
             self._queue.append(record)
 
-    def now(self, record: Record) -> None:
+    def write_now(self, record: Record) -> None:
         """Write a record, and all that are queued, before this returns."""
         self.put(record)
         self.flush()

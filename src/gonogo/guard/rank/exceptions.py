@@ -67,7 +67,7 @@ def note_exception(state: RankState, error: BaseException, *, fatal: bool, threa
     # One on its way out has come as far as the guard's own frame; what called that is still running.
     outside = None if fatal or thread or error.__traceback__ is None else error.__traceback__.tb_frame.f_back
     assert state.writer is not None
-    state.writer.now(
+    state.writer.write_now(
         ExceptionRecord(
             time=time.time(),
             type=_type_name(error),

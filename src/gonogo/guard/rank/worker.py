@@ -146,7 +146,7 @@ class Guard(RankState):
         faults.on_fault(self._fault)
         from gonogo.guard.rank.facts import start
 
-        self.writer.now(start(self.rank, self.local_rank))
+        self.writer.write_now(start(self.rank, self.local_rank))
         self._have_stacks_dumped()
         os.register_at_fork(after_in_child=_after_fork)
         threading.Thread(target=self._watch, name="gonogo", daemon=True).start()
@@ -189,7 +189,7 @@ class Guard(RankState):
         self.tell_steps()
         reason: Any = "exit" if error is None else "exception"
         status = None if error is None else 1
-        self.writer.now(End(time.time(), reason, status, step=self.step, counts=dict(self.ring.counts)))
+        self.writer.write_now(End(time.time(), reason, status, step=self.step, counts=dict(self.ring.counts)))
         self._beat()
 
     # What the hooks tell
@@ -318,7 +318,7 @@ class Guard(RankState):
             return
         from gonogo.guard.tensors.modules import module_of_stack
 
-        self.writer.now(
+        self.writer.write_now(
             Stalled(
                 time.time(),
                 step=self.step,

@@ -42,14 +42,14 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
                     "A checkpointed part was run again in backward, and its tensors had a "
                     "different number of rows{told}: "
                     "as with experts that get other tokens the second time.",
-                    "被检查点的部分在反向时重新执行，其张量的行数不同{told}：如同专家第二次得到了不同的 token。",
+                    "使用梯度检查点的部分在反向时重新执行，其张量的行数不同{told}：如同专家第二次得到了不同的 token。",
                 ).format(told=told),
                 cure=(
                     Text(
                         "Keep the router's choice and leave dispatch out of what is recomputed: selective "
                         "checkpointing (NeMo Automodel: ignore_router_for_ac=True; Megatron: recompute_modules without "
                         "moe); the router in float32",
-                        "保存路由的选择，并把分发排除在重算之外：选择性检查点（NeMo Automodel："
+                        "保存路由的选择，并把分发排除在重算之外：选择性梯度检查点（NeMo Automodel："
                         "ignore_router_for_ac=True；Megatron：recompute_modules 不含 moe）；路由用 float32",
                     ),
                 ),

@@ -49,7 +49,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
                 "gradient_checkpointing is reentrant (the default of transformers 4) and DDP looks for unused "
                 "parameters ({why}): it marks the checkpointed ones as ready, and their backward does so again.",
                 "gradient_checkpointing 为可重入形式（transformers 4 的默认），而 DDP 会查找未使用的参数（{why}）：它先"
-                "把检查点内的参数标记为就绪，随后它们的反向再次标记。",
+                "把梯度检查点内的参数标记为就绪，随后它们的反向再次标记。",
             ).format(
                 why=Text(
                     "the Trainer's default for a PEFT model that is not told otherwise",

@@ -28,7 +28,7 @@ class CheckpointResumeTrueAsText(Hazard):
         yield self.finding(
             Text(
                 'The Trainer looks for a checkpoint in a folder called "{given}".',
-                "Trainer 会在名为 “{given}” 的目录中寻找检查点。",
+                "Trainer 会在名为 “{given}” 的目录中寻找 checkpoint。",
             ).format(given=given.value),
             cure=(
                 Text(

@@ -88,7 +88,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
             evidence,
             Text(
                 "The checkpoint holds {what}, and torch.load reads weights only: the default since PyTorch 2.6.",
-                "检查点中含有{what}，而 torch.load 只读取权重（PyTorch 2.6 起的默认行为）。",
+                "checkpoint 中含有{what}，而 torch.load 只读取权重（PyTorch 2.6 起的默认行为）。",
             ).format(what=Text(names, f" {names}") if names else Text("more than weights", "权重以外的对象")),
             certainty=Certainty.CERTAIN if refused else Certainty.LIKELY,
             cure=(
@@ -103,7 +103,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
                 Text(
                     "For a checkpoint that you wrote yourself: TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 (it may run any code "
                     "that the file holds)",
-                    "对自己写出的检查点：TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1（文件中的任意代码都可能被执行）",
+                    "对自己写出的 checkpoint：TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1（文件中的任意代码都可能被执行）",
                 ),
             ),
             confirm=()

@@ -15,7 +15,7 @@ _SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)
 
 _CAUSE = Text(
     "The checkpoint's optimizer states are partitioned over {saved} data-parallel ranks; this run has {size}.",
-    "检查点的优化器状态切分在 {saved} 个数据并行 rank 上，而本次运行有 {size} 个。",
+    "checkpoint 的优化器状态切分在 {saved} 个数据并行 rank 上，而本次运行有 {size} 个。",
 )
 _CURES = (
     Text(
@@ -80,7 +80,7 @@ class CheckpointWorldSizeMismatch(Hazard):
             else Text(
                 "The checkpoint's optimizer states are partitioned over a different number of data-parallel ranks than "
                 "this run has.",
-                "检查点的优化器状态所切分的数据并行 rank 数与本次运行不同。",
+                "checkpoint 的优化器状态所切分的数据并行 rank 数与本次运行不同。",
             ),
             certainty=certainty,
             cure=(

@@ -36,8 +36,8 @@ class CheckpointWrittenByEveryRank(Hazard):
                 Text(
                     "This rank removes or renames a folder of checkpoints that another one has removed or renamed "
                     "already: every rank does it, or the first rank of every node on a shared disk.",
-                    "该 rank 删除或重命名检查点目录时，另一个 rank 已经做过：每个 rank 都在做，或共享磁盘上各节点的首个"
-                    " rank 都在做。",
+                    "该 rank 删除或重命名 checkpoint 目录时，另一个 rank 已经做过：每个 rank 都在做，"
+                    "或共享磁盘上各节点的首个 rank 都在做。",
                 ),
                 cure=(
                     Text(

@@ -39,7 +39,7 @@ class CheckpointZeroToFp32OutputDir(Hazard):
             if place.source.writable and place.text == value
             else None,
             confirm=Text(
-                "The checkpoint was saved by DeepSpeed 0.15.3 or later", "检查点由 DeepSpeed 0.15.3 或更新版本保存"
+                "The checkpoint was saved by DeepSpeed 0.15.3 or later", "checkpoint 由 DeepSpeed 0.15.3 或更新版本保存"
             ),
         )
 

@@ -104,7 +104,7 @@ class SafetensorsSharedTensors(Hazard):
                         "{owner} ties two weights and is no PreTrainedModel: the Trainer writes its state dict as "
                         "safetensors, which refuse two names for one memory, at the first checkpoint.",
                         "{owner} 绑定了两个权重且不是 PreTrainedModel：Trainer 会把其 state dict 写成 safetensors，而后"
-                        "者不接受同一块内存有两个名字，第一次保存检查点就会失败。",
+                        "者不接受同一块内存有两个名字，第一次保存 checkpoint 就会失败。",
                     ).format(owner=owner.name),
                     certainty=Certainty.LIKELY,
                     cure=(

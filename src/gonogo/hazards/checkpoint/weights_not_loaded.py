@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import innermost, places
 from gonogo.evidence.rehearsal.record import LoadedWeights
-from gonogo.hazards.facts.drawn_weights import lists_of_drawn, lost_in_conversion, named_instead, some_of
+from gonogo.hazards.facts.drawn_weights import abbreviated_names, lists_of_drawn, lost_in_conversion, named_instead
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text
 
 _MAX_NEW_SHARE = 0.5
@@ -62,7 +62,7 @@ class WeightsNotLoaded(Hazard):
                     "them at random: what is trained is not the model that was meant.",
                     "from_pretrained 没有找到各层自身权重的值（{names}{instead}），并随机初始化：所训练的不是预期的模型"
                     "。",
-                ).format(names=some_of(body), instead=_longer_name_clause(named_instead(log, names))),
+                ).format(names=abbreviated_names(body), instead=_longer_name_clause(named_instead(log, names))),
                 cure=_CURE,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
                 severity=Severity.WARNING,
@@ -82,7 +82,7 @@ def _cause(drawn: LoadedWeights) -> Text:
             "{source} 中以完全相同的名称存有 {count} 个权重，{model} 却没有得到它们的值（{names}）：{percent} 的参数是"
             "随机初始化的，且没有报错。",
         ).format(
-            model=drawn.model, count=len(drawn.held), source=drawn.source, names=some_of(drawn.held),
+            model=drawn.model, count=len(drawn.held), source=drawn.source, names=abbreviated_names(drawn.held),
             percent=f"{drawn.share:.0%}",
         )  # fmt: skip
     return Text(
@@ -93,7 +93,7 @@ def _cause(drawn: LoadedWeights) -> Text:
         percent=f"{drawn.share:.0%}",
         model=drawn.model,
         source=drawn.source,
-        names=some_of(drawn.missing),
+        names=abbreviated_names(drawn.missing),
         instead=_longer_name_clause(drawn.named_instead),
     )
 

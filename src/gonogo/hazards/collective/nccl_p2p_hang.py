@@ -58,7 +58,7 @@ class NcclP2pHang(Hazard):
             cure=_CURE,
             spans=(launch.place.span(), asked.span() if asked is not None and named is None else None),
             fixes=fixes,
-            confirm=Text("The run hangs with all GPUs at 100 %", "训练停住且所有 GPU 占用 100 %"),
+            confirm=Text("The run hangs with all GPUs at 100 %", "训练卡住且所有 GPU 占用 100 %"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:

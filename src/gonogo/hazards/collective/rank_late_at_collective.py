@@ -157,7 +157,7 @@ class RankLateAtCollective(Hazard):
             else (
                 Text(
                     "It goes on standing: py-spy dump --pid of that rank shows the same line minutes later",
-                    "它一直停住：几分钟后对该 rank 执行 py-spy dump --pid 仍显示同一行",
+                    "它一直卡住：几分钟后对该 rank 执行 py-spy dump --pid 仍显示同一行",
                 ),
             ),
         )

@@ -20,13 +20,13 @@ class DataPaddedLabelsInLoss(Hazard):
             yield self.finding(
                 Text(
                     "Labels are padded with {value}; the loss leaves out -100 only, so that padding is learnt.",
-                    "标签用 {value} 补齐；损失只忽略 -100，因此 padding 也会被学习。",
+                    "标签用 {value} 填充；损失只忽略 -100，因此 padding 也会被学习。",
                 ).format(value=script.place(value).text),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=Text("Pad labels with -100", "用 -100 补齐标签"),
+                cure=Text("Pad labels with -100", "用 -100 填充标签"),
                 spans=(script.place(value).span(), call.place.span()),
-                fixes=self.fix(Text("Pad labels with -100", "用 -100 补齐标签"), edit, safe=False)
+                fixes=self.fix(Text("Pad labels with -100", "用 -100 填充标签"), edit, safe=False)
                 if edit is not None
                 else None,
             )

@@ -34,7 +34,7 @@ class DataTokenizerWithoutPadToken(Hazard):
             yield self.finding(
                 Text(
                     "{name} has no pad token, and the tokenizer is asked to pad.",
-                    "{name} 没有 pad token，却要求 tokenizer 补齐。",
+                    "{name} 没有 pad token，却要求 tokenizer 填充。",
                 ).format(name=name),
                 certainty=Certainty.LIKELY,
                 cure=Text(
@@ -42,7 +42,7 @@ class DataTokenizerWithoutPadToken(Hazard):
                     "加载之后：{name}.pad_token = {name}.eos_token",
                 ).format(name=target.id),
                 spans=(script.place(padding_call).span(), load.place.span(Text("loaded here", "在此处加载"))),
-                fixes=self.fix(Text("Pad with the end-of-text token", "用结束符补齐"), edit, safe=False)
+                fixes=self.fix(Text("Pad with the end-of-text token", "用结束符填充"), edit, safe=False)
                 if edit is not None
                 else None,
             )

@@ -1,3 +1,5 @@
+from collections.abc import Mapping
+
 from gonogo.evidence.environment.compatibility import known_bad, required_by
 from gonogo.evidence.failure.message import parsed_message
 from gonogo.evidence.failure.misfit import misfit_of
@@ -54,6 +56,8 @@ _WRAPPED = Pattern(
     r"|Failed to import transformers\.(?:trainer|training_args|modeling_utils|integrations)\b"
     r"|Could not import module '\w+'"
 )
+_OPERATOR = Pattern(r"operator (torchvision|torchaudio|torchao)::\w+ does not exist")
+_REQUIRED_BY = Pattern(r"is required by ([A-Za-z][\w.-]{0,60}\w)")
 _LOADER = Pattern(r"cannot open shared object file|undefined symbol|DLL load failed")
 _NO_PACKAGE = Pattern(r"No module named '\w+'")
 _IMPORT = Pattern(
@@ -175,10 +179,13 @@ class PythonPackageVersionMismatch(Hazard):
         if cut := next((error for error, code in cut_off(log) if _stack_imports(error, code)), None):
             yield self._found(log, cut, Certainty.POSSIBLE if outside else Certainty.LIKELY)
         if (evidence := first(log, _WRAPPED)) and not _absent(log):
+            wrapped = next((error for error in log.errors if _WRAPPED.search(one_line(error.message))), None)
+            told = _named(log, wrapped) if wrapped is not None else None
+            cause, cure = told if told is not None else (_CAUSE, _CURE)
             yield self.log_finding(
                 evidence,
-                _CAUSE,
-                cure=_CURE,
+                cause,
+                cure=cure,
                 certainty=Certainty.POSSIBLE if outside or first(log, _LOADER) else Certainty.LIKELY,
                 confirm=_CONFIRM,
             )
@@ -192,11 +199,19 @@ class PythonPackageVersionMismatch(Hazard):
 def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]] | None:
     """Cause and cures that name the two packages, and no others; None where the log does not tell which they are."""
     versions = log.setup.version_texts
+    if operator := _OPERATOR.search(one_line(error.message)):
+        return _of_other_build(operator.group(1), versions)
     for package in parsed_message(error.type, error.message).packages:
         if package.required:
             there = package.version or versions.get(package.name, "")
+            by = _REQUIRED_BY.search(one_line(error.message))
+            asks = by.group(1) if by is not None else ""
             return (
-                Text("{name}{required} is required{there}.", "需要 {name}{required}{there}。").format(
+                Text(
+                    "{asks} requires {name}{required}{there}." if asks else "{name}{required} is required{there}.",
+                    "{asks} 要求 {name}{required}{there}。" if asks else "需要 {name}{required}{there}。",
+                ).format(
+                    asks=asks,
                     name=package.name,
                     required=package.required,
                     there=Text(f", and {there} is installed", f"，而安装的是 {there}") if there else "",
@@ -240,6 +255,26 @@ def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]]
                 "a release of {asks} of the same time",
                 "安装 {asks} 编写时所用的 {lacks} 版本（见其 requirements）；若保留 {there}，则换用同一时期的 {asks}",
             ).format(lacks=misfit.lacks, asks=other, there=lacks),
+        ),
+    )
+
+
+def _of_other_build(package: str, versions: Mapping[str, str]) -> tuple[Text, tuple[Text, ...]]:
+    """Cause and cures where torch does not know the operators of a package that was compiled for another build."""
+    there = ", ".join(f"{name} {versions[name]}" for name in ("torch", package) if name in versions)
+    return (
+        Text(
+            "{package} registers no operators with the installed torch: it was compiled for another release or build "
+            "(CUDA, ROCm, CPU) of it{there}.",
+            "{package} 没有向已安装的 torch 注册算子：它是针对另一版本或另一构建（CUDA、ROCm、CPU）编译的{there}。",
+        ).format(package=package, there=Text(f" ({there})", f"（{there}）") if there else ""),
+        (
+            Text(
+                f"Install torch and {package} together, from one index of PyTorch (the same +cu… or +rocm…); or "
+                f"uninstall {package} where nothing of yours uses it",
+                f"从 PyTorch 的同一个索引一起安装 torch 与 {package}（+cu… 或 +rocm… 相同）；若用不到 "
+                f"{package}，则卸载它",
+            ),
         ),
     )
 

@@ -54,7 +54,7 @@ def named_instead(log: FailureLog, names: Sequence[str]) -> str | None:
     return None
 
 
-def some_of(names: Sequence[str]) -> Text:
+def abbreviated_names(names: Sequence[str]) -> Text:
     """Some of the names, those of many layers as one."""
     patterns = group_by_module(names)
     first, more = ", ".join(patterns[:_NAMED]), len(patterns) - _NAMED

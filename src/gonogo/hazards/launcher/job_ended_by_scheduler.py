@@ -53,6 +53,6 @@ class JobEndedByScheduler(Hazard):
             certainty=Certainty.LIKELY,
             confirm=Text(
                 "Training continued until then: a run that hung before has another cause",
-                "在此之前训练一直在推进：若早已停住，则另有原因",
+                "在此之前训练一直在推进：若早已卡住，则另有原因",
             ),
         )

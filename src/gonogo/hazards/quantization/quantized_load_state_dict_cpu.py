@@ -43,7 +43,7 @@ class QuantizedLoadStateDictCpu(Hazard):
                 cure=(
                     Text(
                         "load_best_model_at_end=False, and load the best checkpoint's adapter afterwards",
-                        "设 load_best_model_at_end=False，训练后再加载最佳检查点的适配器",
+                        "设 load_best_model_at_end=False，训练后再加载最佳 checkpoint 的适配器",
                     ),
                     Text(
                         "Or upgrade transformers (4.31 and later load the adapter only)",
@@ -72,13 +72,13 @@ class QuantizedLoadStateDictCpu(Hazard):
             Text(
                 "The checkpoint's 8-bit weights are read onto the CPU, and bitsandbytes can rearrange them only on a "
                 "GPU: reloading the best model, or resuming, fails.",
-                "检查点中的 8-bit 权重被读到 CPU，而 bitsandbytes 只能在 GPU 上重排它们：重新加载最佳模型或断点续训因此"
-                "失败。",
+                "checkpoint 中的 8-bit 权重被读到 CPU，而 bitsandbytes 只能在 GPU 上重排它们："
+                "重新加载最佳模型或断点续训因此失败。",
             ),
             cure=(
                 Text(
                     "Set load_best_model_at_end=False; the training itself is done, and the checkpoints are whole",
-                    "设 load_best_model_at_end=False；训练本身已经完成，检查点是完整的",
+                    "设 load_best_model_at_end=False；训练本身已经完成，checkpoint 是完整的",
                 ),
                 Text(
                     "To resume: PeftModel.from_pretrained(model, checkpoint, is_trainable=True) instead of "

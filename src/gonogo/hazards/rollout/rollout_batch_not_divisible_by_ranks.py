@@ -40,7 +40,7 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
 
 _WHICH_VERL = Text(
     "pip show verl: from 0.9 on, with use_dynamic_bsz, its trainer fills the batch up",
-    "pip show verl：从 0.9 起，启用 use_dynamic_bsz 时其训练器会把批次补齐",
+    "pip show verl：从 0.9 起，启用 use_dynamic_bsz 时其训练器会把批次填充",
 )
 
 

@@ -52,7 +52,7 @@ def checkpointing(run: Run) -> Checkpointing | None:
 
 
 _ON = Text("gradient checkpointing is on", "启用了梯度检查点")
-_BY_DEFAULT = Text("checkpoints reentrantly by default", "默认使用可重入的检查点")
+_BY_DEFAULT = Text("checkpoints reentrantly by default", "默认使用可重入的梯度检查点")
 
 
 def _dict_of(call: Call) -> Field:
@@ -133,14 +133,14 @@ def recomputed_twice(
     if how.reentrant and how.call is not None and how.call.script.editable:
         edit = how.call.script.setting_keyword(how.call, _OPTION, '{"use_reentrant": False}')
         if edit is not None and not how.call.node.args:
-            fixes = (hazard.fix(Text("Checkpoint without reentrance", "改用不可重入的检查点"), edit, safe=False),)
+            fixes = (hazard.fix(Text("Checkpoint without reentrance", "改用不可重入的梯度检查点"), edit, safe=False),)
     yield hazard.finding(
         Text(
             "`{first}` and `{second}` run the model twice for one loss, and gradient checkpointing {how} reentrant: "
             "each checkpointed call has its own backward, so ZeRO-{stage} gets the same gradient twice and stops "
             "at “{message}”.",
-            "`{first}` 与 `{second}` 为同一个损失运行两次模型，而梯度检查点{how}可重入的：每个检查点调用各自做一次反向"
-            "，ZeRO-{stage} 会两次收到同一梯度，并以 “{message}” 停止。",
+            "`{first}` 与 `{second}` 为同一个损失运行两次模型，而梯度检查点{how}可重入的："
+            "每个梯度检查点调用各自做一次反向，ZeRO-{stage} 会两次收到同一梯度，并以 “{message}” 停止。",
         ).format(
             first=text_of(script, first.node, 50),
             second=text_of(script, second.node, 50),

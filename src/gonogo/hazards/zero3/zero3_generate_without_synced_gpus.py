@@ -120,7 +120,7 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
             Text(
                 "The run hangs while it generates under ZeRO-3: each token needs the weights of all ranks, and "
                 "a rank whose sequence has ended does not take part any more.",
-                "程序在 ZeRO-3 下生成时停住：每个 token 都需要所有 rank 的权重，而序列已结束的 rank 不再参与。",
+                "程序在 ZeRO-3 下生成时卡住：每个 token 都需要所有 rank 的权重，而序列已结束的 rank 不再参与。",
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY),

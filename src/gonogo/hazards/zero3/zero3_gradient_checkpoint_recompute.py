@@ -39,7 +39,7 @@ class Zero3GradientCheckpointRecompute(Hazard):
                 "false, DeepSpeed {version}): non-reentrant checkpointing may find them empty and raise "
                 "CheckpointError.",
                 "重算某个块时，冻结的权重会被重新切分（ZeRO-3、适配器、use_reentrant 为 false、DeepSpeed {version}）："
-                "不可重入的检查点可能发现它们为空并抛出 CheckpointError。",
+                "不可重入的梯度检查点可能发现它们为空并抛出 CheckpointError。",
             ).format(version=version.get("< 0.19")),
             certainty=Certainty.POSSIBLE,
             cure=_CURE,

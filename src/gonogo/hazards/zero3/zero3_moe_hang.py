@@ -36,6 +36,8 @@ _VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 
 
+_IN_ONE_STEP = 100_000
+"""More gathers than the forward and backward of any model make: a run that counts so many has long trained."""
 _EXPERT = Pattern(r"(?i)expert|\bmoe\b")
 _REHEARSED = Text(
     "ZeRO-3 gathers each expert by itself, and a rank none of whose tokens go to an expert does not call it.",
@@ -136,5 +138,5 @@ def _gathers_unlike(log: FailureLog, stall: Stall) -> bool:
     if not stall.in_gather or named_multimodal(log):
         return False
     # Before the first step is done, only ZeRO-3 has gathered that often.
-    early = (stall.first_sequence or 0) > FEW and before_first_step(log)
+    early = FEW < (stall.first_sequence or 0) < _IN_ONE_STEP and before_first_step(log)
     return bool(stall.zero3 or stall.diverged or early)

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, innermost, path_ends, places
-from gonogo.hazards.facts.drawn_weights import lost_in_conversion, named_instead, report_of_drawn, some_of
+from gonogo.hazards.facts.drawn_weights import abbreviated_names, lost_in_conversion, named_instead, report_of_drawn
 from gonogo.hazards.facts.installed import describe_package, span_of, version_fix
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, RehearsalRecord, Run, Text
@@ -78,7 +78,7 @@ class Zero3MoeWeightsNotConverted(Hazard):
                     model=lost.model,
                     count=len(lost.held),
                     source=lost.source,
-                    names=some_of(lost.held),
+                    names=abbreviated_names(lost.held),
                 ),
                 cure=_CURE,
                 spans=places((innermost(lost.frames, "user"), None)),

@@ -8,8 +8,8 @@ import sys
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
-from gonogo.rehearse.packages import installed_version
-from gonogo.rehearse.packages.names import OLDEST_TORCH
+from gonogo.prepare.packages import installed_version
+from gonogo.prepare.packages.names import OLDEST_TORCH
 
 
 def check_torch() -> None:

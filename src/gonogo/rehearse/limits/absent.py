@@ -12,15 +12,17 @@ from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import Absent, Failure, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.ranks import ranks_text
-from gonogo.rehearse.environment_mismatch import distribution_of, is_project_module
+from gonogo.prepare.environment_mismatch import distribution_of, is_project_module
+from gonogo.prepare.missing_files import NO_PROGRAM, NO_SUCH_FILE, came_with_the_project
 from gonogo.rehearse.limits.synthetic_data_failures import NOT_HERE, NOT_PREPARED
 from gonogo.rehearse.limits.world import ProjectWorld
-from gonogo.rehearse.missing_files import NO_PROGRAM, NO_SUCH_FILE, came_with_the_project
 
 _TRAINING = frozenset({"forward", "backward", "step"})
 _MAX_LOOKED_AT = 60
 """What was asked for in vain last: each is followed through the program's files."""
 _CODE = frozenset({".py", ".pyi", ".pyc", ".so"})
+_METADATA = frozenset({".dist-info", ".egg-info"})
+"""The folders in which an installed package says what it is: entry_points.txt and others need not be there."""
 _OF_IMPORTS = frozenset({"ModuleNotFoundError", "ImportError"})
 
 _NO_MODULE = Text(
@@ -75,7 +77,8 @@ def _counts(one: Absent, failure: Failure, record: RehearsalRecord, world: Proje
     if one.kind == "file":
         path = Path(os.path.normpath(world.cwd / one.name))
         written = one.written or one.phase in _TRAINING or one.step > 0  # the program's own output, which it lacks
-        of_package = path.suffix in _CODE and is_library(str(path))  # it is as it was installed
+        is_as_installed = path.suffix in _CODE or path.parent.suffix in _METADATA
+        of_package = is_as_installed and is_library(str(path))
         return not written and not of_package and not came_with_the_project(path, world.cwd)
     if one.kind == "module":
         name = one.name.partition(".")[0]

@@ -19,7 +19,7 @@ from gonogo.finding import Certainty, Severity, Text
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.rehearsal_findings import findings_in_record
-from gonogo.rehearse.environment_mismatch import excludes, why_of_packages
+from gonogo.prepare.environment_mismatch import excludes, why_of_packages
 from gonogo.rehearse.limits.absent import why_absent, why_of_other_ranks
 from gonogo.rehearse.limits.confinement_failures import why_denied
 from gonogo.rehearse.limits.synthetic_data_failures import why_of_data

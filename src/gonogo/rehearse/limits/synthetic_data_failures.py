@@ -14,17 +14,18 @@ from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord, RehearsalRecord
 from gonogo.finding import Text
-from gonogo.rehearse.environment_mismatch import (
+from gonogo.prepare.environment_mismatch import (
     distribution_of,
     is_project_module,
     suggested_packages,
     unavailable_packages,
 )
-from gonogo.rehearse.missing_files import lies_elsewhere
-from gonogo.rehearse.prepared.named_inputs import is_hub_name
-from gonogo.rehearse.prepared.project_requirements import FILE, USUAL
-from gonogo.rehearse.prepared.stub_packages import asked_of
-from gonogo.rehearse.tested_paths import finds_nothing, tested_path
+from gonogo.prepare.missing_files import lies_elsewhere
+from gonogo.prepare.named_inputs import is_hub_name
+from gonogo.prepare.project_requirements import FILE, USUAL
+from gonogo.prepare.stub_packages import asked_of
+from gonogo.prepare.tested_paths import finds_nothing, tested_path
+from gonogo.prepare.unset_variables import unset_variable
 
 # What a program raises that meets other rows than it reads, or another model.
 _ROW_ERRORS = frozenset({
@@ -199,6 +200,8 @@ def _names(failure: Failure, path: str) -> bool:
 def _is_of_rows(failure: Failure) -> bool:
     """Whether it arose while rows were read or made into a batch."""
     kind = class_of(failure)
+    if unset_variable(failure) is not None:
+        return False
     if kind == "ZeroDivisionError" and failure.phase == "load":
         return True  # a number of steps, of fewer rows than a batch of all ranks has
     in_vain = kind in ("KeyError", "IndexError") or (kind == "ValueError" and _NOT_IN.search(failure.message))

@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from gonogo.evidence.prepared import Prepared
-from gonogo.rehearse.environment_mismatch import Requirements, declared_requirements, display_path, project_files
+from gonogo.prepare.environment_mismatch import Requirements, declared_requirements, display_path, project_files
 from gonogo.rehearse.limits.synthetic_data_failures import prepared_table
 
 if sys.version_info >= (3, 11):

@@ -19,9 +19,9 @@ from typing import Literal, TypeVar
 import msgspec
 
 from gonogo.confinement.untrusted_files import read_untrusted
+from gonogo.prepare.provided_files import ON_PATH
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers
-from gonogo.rehearse.launch.worker_environment import ON_PATH
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
-from gonogo.finding.rehearsal import Device, Rehearsal
+from gonogo.finding.ranks import capital
+from gonogo.finding.rehearsal import Device, Rehearsal, RehearsalComparison
 from gonogo.finding.text import listed
 from gonogo.finding.words import PHASE_NAMES, size
 from gonogo.report.answer.next_step import Next, next_step
@@ -14,11 +15,15 @@ from gonogo.report.trials.plan import strategy_name
 _MAX_NOT_COVERED = 3
 """Gaps that are named at the top; all of them stand under *Not covered*."""
 _REASON_LETTERS = 300
+_MAX_COMPARED = 6
+"""Figures of a comparison that are shown at the top: ranks may all differ."""
 EVERYTHING = Text("everything", "全部")
 """What a gap is of that leaves nothing."""
 
 FILES_ONLY = Text("files only", "仅文件")
 REGRESSED = Text("REGRESSED", "退步")
+_UNCHANGED = Text("{now} (as before)", "{now}（与之前相同）")
+_BADGES = {"same": Text("SAME", "相同"), "better": Text("BETTER", "更好"), "regressed": REGRESSED}
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -50,7 +55,11 @@ def headline_of(report: Report) -> Headline:
 
 def badge(report: Report, language: str) -> str:
     """The verdict's word: of a run that is worse than before that it is worse."""
-    return REGRESSED.in_language(language) if report.regressed else report.verdict.value
+    if report.regressed:
+        return REGRESSED.in_language(language)
+    if report.command == "compare" and report.comparison is not None:
+        return _BADGES[report.comparison.judged].in_language(language)
+    return report.verdict.value
 
 
 def verdict_line(report: Report, language: str) -> str:
@@ -64,6 +73,8 @@ def verdict_line(report: Report, language: str) -> str:
 
 
 def _scope(report: Report) -> Text | None:
+    if report.command == "compare" and (found := report.comparison) is not None:
+        return Text("{now}, was {was}", "{now}，之前 {was}").format(now=found.after_verdict, was=found.before_verdict)
     if report.regressed:
         return Text("{verdict}, but worse than before", "{verdict}，但不如之前").format(verdict=report.verdict.value)
     if report.verdict is not Verdict.GO:
@@ -110,13 +121,28 @@ def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
     """One sentence, and the notes that are left to be said."""
     if report.regressed:
         rest = tuple(note for note in report.notes if note not in report.regressed)
-        return listed(report.regressed, "; ", "；"), rest
+        return capital(listed(report.regressed, "; ", "；")), rest
+    if report.command == "compare" and report.comparison is not None:
+        return _compared(report.comparison), report.notes
     if report.command in ("cure", "bisect") and report.notes:  # their last note is their answer
         *others, answer = report.notes
         return answer, tuple(others)
     if report.answer is not None:
         return report.answer.sentence, report.notes
     return _reason_found(report), report.notes
+
+
+def _compared(comparison: RehearsalComparison) -> Text:
+    if comparison.reasons:
+        return capital(listed(comparison.reasons, "; ", "；"))
+    if not comparison.peaks_judged:
+        return Text(
+            "The verdict is the same; no rank completed in both, so that their peaks say only how far they came",
+            "结论相同；没有 rank 在两次排练中都完成，峰值只说明运行到了哪里",
+        )
+    return Text(
+        "The verdict is the same, and no peak differs by more than {allowed}", "结论相同，峰值相差都不超过 {allowed}"
+    ).format(allowed=f"{comparison.growth:g} %")
 
 
 def _reason_found(report: Report) -> Text:
@@ -236,6 +262,8 @@ def _fullest(rehearsal: Rehearsal) -> Device | None:
 
 def _figures(report: Report) -> list[Figure]:
     found: list[Figure] = []
+    if report.command == "compare" and report.comparison is not None:
+        return _of_comparison(report.comparison)
     if report.rehearsal is not None:
         found += _of_rehearsal(report.rehearsal)
     elif report.plan is not None and report.plan.fitting:
@@ -282,6 +310,17 @@ def _of_rehearsal(rehearsal: Rehearsal) -> list[Figure]:
     if rehearsal.seconds_of_step is not None:
         found += _speed(rehearsal.seconds_of_step, rehearsal.tokens_per_second_per_gpu)
     return found
+
+
+def _of_comparison(comparison: RehearsalComparison) -> list[Figure]:
+    """The figures that the verdict can rest on, and the speed: before and after."""
+    found = []
+    for change in comparison.changes:
+        if change.is_headline:
+            value = Text("{was} → {now}, {change}", "{was} → {now}，{change}") if change.change.en else _UNCHANGED
+            value = value.format(was=change.before, now=change.after, change=change.change)
+            found.append(Figure(capital(change.what), value))
+    return found[:_MAX_COMPARED]
 
 
 def _part(name: Text, used: int, whole: int | None) -> Figure:

@@ -56,6 +56,7 @@ def next_step(report: Report) -> Next:
         "bisect": _after_bisection,
         "plan": _after_plan,
         "env": _after_env,
+        "compare": _after_comparison,
     }.get(report.command)
     return step(report, call) if step is not None else Next("", _NOTHING)
 
@@ -100,6 +101,22 @@ def _fixing(report: Report, call: Invocation) -> Next | None:
     return None
 
 
+def _after_comparison(report: Report, call: Invocation) -> Next:
+    """Where it got worse, the picture; else what the later report says."""
+    found = report.comparison
+    assert found is not None
+    if report.regressed:
+        if not call.files:
+            return Next("", Text("the table and the curves show what grew", "表格与曲线显示增长之处"))
+        words = ["gonogo", "compare", *call.files, "--open"]
+        return Next(shlex.join(words), Text("shows both memory curves", "查看两条内存曲线"))
+    if not found.next_command:
+        return Next("", _NOTHING)
+    known = (_ON_GPUS, _FINDS_CURE, _TO_READ, _RUNS_IT, _MAKES_IT, _PROVES, _KEEPS, _LONGER, _APPLIES)
+    does = Text(found.next_does, found.next_does)
+    return Next(found.next_command, next((text for text in known if found.next_does in (text.en, text.zh)), does))
+
+
 def _after_check(report: Report, call: Invocation) -> Next:
     if (fixing := _fixing(report, call)) is not None:
         return fixing
@@ -118,6 +135,8 @@ _NO_LAUNCH = Text(
 
 def _after_rehearsal(report: Report, call: Invocation) -> Next:
     if report.regressed and report.verdict is Verdict.GO:
+        if report.comparison is not None and report.comparison.before:
+            call = msgspec.structs.replace(call, options=(*call.options, "--against", report.comparison.before))
         return Next(_gonogo("rehearse", call, "--open"), Text("shows what takes the memory", "查看内存占用"))
     if report.verdict is Verdict.GO:
         if not call.command:

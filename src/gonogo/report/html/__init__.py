@@ -17,6 +17,7 @@ from gonogo.report.answer.headline import verdict_line
 from gonogo.report.html.charts import chart_data
 from gonogo.report.html.markup import element, text
 from gonogo.report.html.sections import sections
+from gonogo.report.json_ import report_object
 
 _STATIC = Path(__file__).parent / "static"
 _LANGUAGES = {"en": "English", "zh": "中文"}
@@ -25,7 +26,9 @@ _LANGUAGES = {"en": "English", "zh": "中文"}
 def to_html(report: Report, language: str) -> str:
     """The whole document; it opens in the language asked for, and has the other one too."""
     style = _static("uPlot.min.css") + _static("report.css")
-    script = "\n".join(map(_static, ("uPlot.iife.min.js", "steps.js", "modules.js", "report.js")))
+    script = "\n".join(
+        map(_static, ("uPlot.iife.min.js", "steps.js", "modules.js", "lanes.js", "compare.js", "report.js"))
+    )
     data = chart_data(report)
     title = f"{verdict_line(report, language)} · gonogo {report.command}"
     bodies = [
@@ -48,12 +51,21 @@ def to_html(report: Report, language: str) -> str:
             element("nav", *_switches(language), klass="switches", aria_label="Language / 语言"),
             element("main", *bodies),
             f'<script type="application/json" id="data">{_embed_json(data)}</script>',
+            *_whole_report(report, language),
             f"<script>{script}</script>",
             "</body>",
             "</html>",
             "",
         ]
     )
+
+
+def _whole_report(report: Report, language: str) -> list[str]:
+    """The JSON of a rehearsal, so that its page can be compared with another."""
+    if report.rehearsal is None or report.command != "rehearse":
+        return []
+    whole = report_object(report, language)
+    return [f'<script type="application/json" id="report">{_embed_json(whole)}</script>']
 
 
 def report_style() -> str:

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Report, Text
-from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, RehearsedRank
+from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, RehearsedRank, phase_runs
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES
+from gonogo.report.html.curves import curve_data
 from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
 
@@ -31,9 +32,18 @@ _WORDS = {
     "slowest": Text("slowest: rank {rank}, {value}", "最慢：rank {rank}，{value}"),
     "most": Text("most: rank {rank}, {value}", "最多：rank {rank}，{value}"),
     "median of ranks": Text("median of the ranks {value}", "各 rank 的中位数 {value}"),
-    "stood": Text("rank {rank} stalled for {value}", "rank {rank} 停住 {value}"),
+    "stood": Text("rank {rank} stalled for {value}", "rank {rank} 卡住 {value}"),
     "outside": Text("outside any module", "不属于任何模块"),
     "all": Text("all", "全部"),
+    "lanes": Text(
+        "modules over time: in which module the memory of each moment was allocated",
+        "随时间变化的模块：每个时刻的内存是在哪个模块中分配的",
+    ),
+    "before": Text("before", "之前"),
+    "after": Text("after", "之后"),
+    "phases": Text("phases, in order", "各阶段，按顺序"),
+    "moment": Text("moment", "时刻"),
+    "not run": Text("not run", "未运行"),
 }
 
 
@@ -49,6 +59,7 @@ def chart_data(report: Report) -> dict[str, Any]:
         ],
         "modules": _modules(report),
         "steps": _steps(report),
+        **({"compared": curve_data(report.comparison)} if report.comparison is not None else {}),
     }
 
 
@@ -77,7 +88,7 @@ def _timeline(rank: int, timeline: MemoryTimeline) -> dict[str, Any]:
         "allocations": timeline.allocations,
         "held": timeline.by_category,
         "reserved": timeline.reserved if any(timeline.reserved) else [],
-        "phases": _runs(list(zip(timeline.phases, timeline.steps, strict=True))),
+        "phases": phase_runs(list(zip(timeline.phases, timeline.steps, strict=True))),
         "reached": timeline.reached_by,
         "modules": _number_texts(timeline.modules),
         "operators": _number_texts(timeline.operators),
@@ -107,17 +118,6 @@ def _capacity(report: Report, number: int, name: str) -> int:
     ranks = report.rehearsal.ranks if report.rehearsal is not None else ()
     devices = (device for rank in ranks if rank.rank == number for device in rank.devices if device.device == name)
     return next((device.total_bytes - device.allowance_bytes for device in devices), 0)
-
-
-def _runs(points: list[tuple[str, int]]) -> list[list[Any]]:
-    """Points of one phase and step together: [phase, step, first point, last point]."""
-    runs: list[list[Any]] = []
-    for number, (phase, step) in enumerate(points):
-        if runs and runs[-1][:2] == [phase, step]:
-            runs[-1][3] = number
-        else:
-            runs.append([phase, step, number, number])
-    return runs
 
 
 def _fullest(report: Report) -> tuple[RehearsedRank, Device] | None:

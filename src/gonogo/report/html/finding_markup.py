@@ -15,8 +15,11 @@ from gonogo.report.words import colon, how_to_apply, word
 _COPY = Text("copy", "复制")
 
 
-def finding_markup(alike: Alike, language: str, number: int) -> str:
-    """One finding, with those of its kind; ``number`` tells it from the others of the page."""
+def finding_markup(alike: Alike, language: str, number: int, moment: str = "") -> str:
+    """One finding, with those of its kind; ``number`` tells it from the others of the page.
+
+    ``moment`` is the markup that leads to where memory over time shows it.
+    """
     finding = alike.finding
     name = f"finding-{number}-{language}"
     level = element("span", text(word(finding.level.value, language)), klass="level")
@@ -24,7 +27,7 @@ def finding_markup(alike: Alike, language: str, number: int) -> str:
     cause = element("p", element("strong", text(word("cause", language))), colon(language),
                     prose(finding.cause.in_language(language)))  # fmt: skip
     return element(
-        "article", title, _facts(finding, language), *(_place(span, language) for span in finding.spans), cause,
+        "article", title, _facts(finding, language), moment, *(_place(span, language) for span in finding.spans), cause,
         _advice("help", finding.cure, language), _advice("confirm", finding.left_to_confirm, language),
         *(_fix(fix, language) for fix in finding.fixes), *_others(alike, language), *_sources(finding, language),
         klass=f"finding {finding.level.value}", aria_labelledby=name,

@@ -14,8 +14,10 @@ _ZOOM = {
 }
 
 
-def over_time(title: Text, label: Text, options: Iterable[tuple[str, str]], remark: Text, language: str) -> str:
-    """The section; ``options`` are (value, text) of what may be drawn."""
+def over_time(
+    title: Text, label: Text, options: Iterable[tuple[str, str]], remark: Text, language: str, kind: str = "held"
+) -> str:
+    """The section; ``options`` are (value, text) of what may be drawn, ``kind`` what the script draws there."""
     choices = (element("option", text(said), value=value) for value, said in options)
     choice = element("label", text(label.in_language(language)), " ", element("select", *choices))
     zooms = (
@@ -28,7 +30,7 @@ def over_time(title: Text, label: Text, options: Iterable[tuple[str, str]], rema
         "section",
         heading(2, name),
         element("div", choice, element("span", *zooms, klass="zoom"), klass="chooser"),
-        element("div", klass="over-time", tabindex="0", role="application", aria_label=name),
+        element("div", klass="over-time", tabindex="0", role="application", aria_label=name, data_kind=kind),
         element("p", klass="at", aria_live="polite"),
         element("p", text(remark.in_language(language)), klass="remark hint"),
         klass="drawn",

@@ -13,15 +13,18 @@ from gonogo.finding.bisection import Bisection, TriedRelease
 from gonogo.finding.log_answer import SimilarThread
 from gonogo.report.answer.headline import Figure, badge, headline_of
 from gonogo.report.html.charts import has_modules, timelines
+from gonogo.report.html.curves import curve_sections
 from gonogo.report.html.ends import guarded_sections, log_sections
 from gonogo.report.html.finding_markup import diff_markup, finding_markup
 from gonogo.report.html.lanes import lanes
 from gonogo.report.html.markup import element, heading, link, prose, text
+from gonogo.report.html.moments import moment_button
 from gonogo.report.html.over_time import over_time
 from gonogo.report.html.scatter import scatter
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
+from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.model_reading import reader_sections
 from gonogo.report.trials.plan import reasons
@@ -57,9 +60,16 @@ _WHY = Text("Why", "理由")
 def sections(report: Report, language: str) -> Iterator[str]:
     """Markup of each section that there is something for."""
     yield element("header", *_head(report, language))
+    if report.comparison is not None:
+        for table in comparison_tables(report.comparison, language):
+            yield _table(table)
+        yield from curve_sections(report.comparison, language)
     if report.findings:
         together = enumerate(group_alike(report.findings))
-        found = (finding_markup(alike, language, number) for number, alike in together)
+        found = (
+            finding_markup(alike, language, number, moment_button(alike.finding, report, language))
+            for number, alike in together
+        )
         yield element("section", *found, klass="findings")
     for table in head_tables_of(report, language):
         yield _table(table)

@@ -12,9 +12,9 @@ from packaging.version import InvalidVersion, Version
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
-from gonogo.rehearse.packages.index import releases_of
-from gonogo.rehearse.packages.installed import installed_version
-from gonogo.rehearse.packages.names import can_overlay
+from gonogo.prepare.packages.index import releases_of
+from gonogo.prepare.packages.installed import installed_version
+from gonogo.prepare.packages.names import can_overlay
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.bisect.search import BisectionSearch, Judgement

@@ -12,7 +12,7 @@ from gonogo.trials.cure.answer import cure_report
 from gonogo.trials.cure.copy import Copy
 from gonogo.trials.cure.request import CureRequest
 from gonogo.trials.cure.search import CureSearch
-from gonogo.trials.cure.trial import Rehearse, Trier
+from gonogo.trials.cure.trial import Rehearse, TrialRunner
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def cure(request: CureRequest, scratch: Path, rehearse: Rehearse, on_progress: O
     """
     started = time.monotonic()
     copy = Copy(scratch, Path.cwd(), request.rehearsal.command)
-    trier = Trier(copy, request.rehearsal, rehearse, on_progress)
+    trier = TrialRunner(copy, request.rehearsal, rehearse, on_progress)
     found = CureSearch(request, trier).run()
     seconds = time.monotonic() - started
     report = cure_report(

@@ -20,15 +20,15 @@ from packaging.version import InvalidVersion, Version
 from gonogo.finding import Edit, Finding, Text, Verdict
 from gonogo.finding.second_opinion.model_reading import Proof
 from gonogo.finding.text import listed
-from gonogo.rehearse.packages.installed import installed_version
-from gonogo.rehearse.packages.names import STACK, can_overlay
+from gonogo.prepare.packages.installed import installed_version
+from gonogo.prepare.packages.names import STACK, can_overlay
 from gonogo.rehearse.progress import OnProgress
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.copy import Copy
 from gonogo.trials.cure.proposed_code import refusal_of
 from gonogo.trials.cure.request import CureRequest
 from gonogo.trials.cure.search import CureSearch
-from gonogo.trials.cure.trial import Rehearse, Trial, Trier
+from gonogo.trials.cure.trial import Rehearse, Trial, TrialRunner
 from gonogo.trials.cure.writing import set_argument
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def prove(
     Raises UserError for a command that can't be rehearsed at all.
     """
     copy = Copy(scratch, Path.cwd(), request.rehearsal.command)
-    search = CureSearch(request, Trier(copy, request.rehearsal, rehearse, on_progress))
+    search = CureSearch(request, TrialRunner(copy, request.rehearsal, rehearse, on_progress))
     before = search.before()
     if before.cured:
         return Proof(False, _UNCHANGED_GO)

@@ -12,9 +12,9 @@ from packaging.version import Version
 from gonogo.finding import Finding, Text
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
-from gonogo.rehearse.packages.index import releases_of
-from gonogo.rehearse.packages.installed import installed_version
-from gonogo.rehearse.packages.names import STACK, can_overlay
+from gonogo.prepare.packages.index import releases_of
+from gonogo.prepare.packages.installed import installed_version
+from gonogo.prepare.packages.names import STACK, can_overlay
 from gonogo.trials.cure.candidate import Candidate
 
 if TYPE_CHECKING:

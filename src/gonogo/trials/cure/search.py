@@ -18,7 +18,7 @@ from gonogo.trials.cure.invariants import changed_learning
 from gonogo.trials.cure.memory import memory_candidates
 from gonogo.trials.cure.releases import RELEASE, guessed_releases, release_candidates
 from gonogo.trials.cure.request import CureRequest
-from gonogo.trials.cure.trial import Trial, Trier
+from gonogo.trials.cure.trial import Trial, TrialRunner
 from gonogo.trials.cure.writing import set_zero
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class SearchState:
 class CureSearch:
     """One search; :meth:`run` is called once."""
 
-    def __init__(self, request: CureRequest, trier: Trier) -> None:
+    def __init__(self, request: CureRequest, trier: TrialRunner) -> None:
         self._request = request
         self._trier = trier
         self._copy = trier.copy
@@ -330,7 +330,7 @@ def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Ite
             yield of_fix(finding, fix)
     yield from memory_candidates(finding, trial)
     yield from release_candidates(finding, trial)
-    if hazard.theme == "zero3" or finding.hazard == "ranks-part-at-collective":
+    if hazard.theme == "zero3" or finding.hazard == "ranks-diverge-at-collective":
         yield from _lower_stage(finding, trial.run)
 
 

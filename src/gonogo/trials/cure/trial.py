@@ -16,8 +16,8 @@ from gonogo.check.settings import read_settings
 from gonogo.evidence.rehearsal.record import Phase, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
-from gonogo.rehearse.packages import installed_version
-from gonogo.rehearse.packages.names import STACK, can_overlay
+from gonogo.prepare.packages import installed_version
+from gonogo.prepare.packages.names import STACK, can_overlay
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
 from gonogo.rehearse.request import RehearsalRequest
 from gonogo.trials.cure.copy import Copy
@@ -85,7 +85,7 @@ def _in_the_way(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 
 
 @dataclass
-class Trier:
+class TrialRunner:
     """Tries the copy out; counts what it did."""
 
     copy: Copy

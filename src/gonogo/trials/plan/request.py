@@ -14,7 +14,7 @@ from gonogo.evidence.environment.hardware import Machine, machine_from, memory_s
 from gonogo.evidence.paths import contents, exists, expanded, is_file
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.published_folder import folder_of_published, source_of
+from gonogo.prepare.generated.published_folder import folder_of_published, source_of
 from gonogo.trials.plan.from_command import TrainingCommand
 from gonogo.trials.plan.strategy import TUNES, Tune
 from gonogo.trials.plan.task.settings import TaskOptions, TaskSettings, merged, settings_of

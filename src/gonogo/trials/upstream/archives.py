@@ -27,9 +27,9 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from gonogo.rehearse.packages.installers import settings_of_pip
-from gonogo.rehearse.packages.places import cache_folder
-from gonogo.rehearse.packages.sources import NoSource, download
+from gonogo.prepare.packages.installers import settings_of_pip
+from gonogo.prepare.packages.places import cache_folder
+from gonogo.prepare.packages.sources import NoSource, download
 from gonogo.trials.upstream.release import BrokenArchive, Release, read_release
 
 MAX_FILE_BYTES = 48 << 20

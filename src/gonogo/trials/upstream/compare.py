@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 from gonogo.finding import Text
 from gonogo.finding.failure import RaisedException
 from gonogo.finding.second_opinion.upstream import UpstreamFact
-from gonogo.rehearse.packages.sources import NoSource
+from gonogo.prepare.packages.sources import NoSource
 from gonogo.trials.upstream.archives import Archives
 from gonogo.trials.upstream.questions import UpstreamQuestion, questions
 

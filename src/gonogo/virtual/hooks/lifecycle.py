@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -36,12 +37,23 @@ _STEADY = ("generate", "reward", "score", "sync", "forward", "backward", "step",
 """Phases in which every rank of a node does the same; before the first step, initialization as well."""
 _STEPS_TOO_MANY = 8
 """A program that doesn't stop when its data ends is stopped after so many steps more than were asked for."""
+_STEPS_WHERE_CHEAP = 400
+_SECONDS_WHERE_CHEAP = 8.0
+"""A loop of steps that cost little is let go on for so long, to its own end if that is near: what a program does at its
+fortieth step, at its last batch and behind its loop is then really run."""
 _PASSES_WITH_A_BATCH = 12
 """Epochs beyond the first steps that are shown a batch each, more than most fine-tunes have."""
 _PASSES_TOO_MANY = 1000
 _BATCHES_TO_LEAD = 64
 EVALUATION_BATCHES = 2
 _COMES_TO = Text("training goes on until {counter} is {value}", "训练会进行到 {counter} 为 {value}")
+
+
+_LATER_STEPS = Text("{place}: steps beyond the first {steps}", "{place}：前 {steps} 步之后的训练")
+_LATER = Text(
+    "the program goes on with them, and the rehearsal doesn't: nor was what stands behind its loop run",
+    "程序会继续训练，而排练到此为止：循环之后的内容也没有运行",
+)
 
 
 def _unmet(one: AdvancedLoop) -> LeftOut:
@@ -117,6 +129,9 @@ class Lifecycle:
         """What was left out of the run, by its place."""
         self.more_steps = 0
         """Steps to be made beyond the target: the ranks' data ends at different steps, or its end is worth seeing."""
+        self._enough_at: float | None = None
+        """The processor time at which the steps asked for had been made."""
+        self._went_on_cheaply = False
         self._later_passes = 0
         self._gave_nothing = False
         """Whether a pass over the data was given no batch."""
@@ -197,9 +212,27 @@ class Lifecycle:
             self.world = max(self.world, dist.get_world_size())
         self.ledger.step = self.step
         if self.enough:
+            if self._enough_at is None:
+                self._enough_at = time.process_time()
             self._lead_on()
-        if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY:
+        if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY and not self._goes_on_cheaply():
+            place = self.ledger.place()
+            what = _LATER_STEPS.format(place=place, steps=self.step)
+            self.cut.setdefault(place, LeftOut(what.en, what.zh, _LATER.en, _LATER.zh))
             raise RehearsalComplete
+
+    def _goes_on_cheaply(self) -> bool:
+        """Whether the program goes on, for as many steps as cost little on each rank; asked for once."""
+        if self._went_on_cheaply or self._enough_at is None or self.data_ended is not None:
+            return False
+        self._went_on_cheaply = True
+        taken = (time.process_time() - self._enough_at) / _STEPS_TOO_MANY
+        more = min(_STEPS_WHERE_CHEAP, int(_SECONDS_WHERE_CHEAP / max(taken, 1e-3)))
+        everywhere = self.ask_left(more) if self.ask_left is not None else [more]
+        if not everywhere:  # a rank has ended, or waits elsewhere
+            return False
+        self.more_steps += min(everywhere)
+        return min(everywhere) > 0
 
     def _lead_on(self) -> None:
         before = len(self.loops.led)
@@ -248,9 +281,11 @@ class Lifecycle:
         """Whether a program failed for data that only a rehearsal ends, after enough steps.
 
         A loop over none leaves its names without values, its sums without a number to divide by, and has no first. A
-        loop that counts its steps asks for the next batch by name, and lets the end of the data end the program.
+        loop that counts its steps asks for the next batch by name, and lets the end of the data end the program; where
+        a generator of its own goes through the loader, that end is another StopIteration than the loader's.
         """
-        if self.end is not None and (error is self.end or (_ended_in_generator(error) and error.__cause__ is self.end)):
+        end = error.__cause__ if _ended_in_generator(error) else error
+        if self.end is not None and (end is self.end or (self.enough and type(end) is StopIteration)):
             return True
         kinds = (UnboundLocalError, ZeroDivisionError, StopIteration)
         empty = isinstance(error, kinds) and self.moment()[0] != "save"

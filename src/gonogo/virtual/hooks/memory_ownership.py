@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from gonogo.virtual.hooks.modules import ModuleTracker
+from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
 from gonogo.virtual.memory.owners import Owner, divided, part_of, placed
 from gonogo.virtual.memory.tracking import Cell, MemoryRecord
 from gonogo.virtual.patching.patches import Patches
@@ -67,6 +67,20 @@ def own_model(root: nn.Module, modules: ModuleTracker) -> dict[int, str]:
                 placement.add(buffer, path)
     placement.apply()
     return paths
+
+
+def own_gathered(module: nn.Module, modules: ModuleTracker, *, recurse: bool) -> None:
+    """Count what ZeRO-3 has gathered for a module as that module's, whichever ran when it was allocated."""
+    for part in module.modules() if recurse else (module,):
+        for parameter in part._parameters.values():
+            for tensor in local_tensors(parameter):
+                # What is a view of a larger buffer is left to what says whose the buffer is.
+                if (
+                    tensor.numel()
+                    and owns_storage(tensor)
+                    and tensor.cell.holding.owner != (path := modules.path_of(part))
+                ):
+                    modules.memory.own(tensor.cell, path)
 
 
 def own_states(optimizer: Any, memory: MemoryRecord) -> None:

@@ -7,18 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.micro_batches import MicroBatches
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
 
-def install(life: Lifecycle) -> Callable[[], None]:
+def install(life: Lifecycle, micro_batches: MicroBatches) -> Callable[[], None]:
     """Have every Trainer stop after the steps asked for, evaluating and saving once where it is set up to."""
     patches = Patches()
-    patches.on_undo(after_import("transformers.trainer", lambda module: _follow(patches, module, life)))
+    patches.on_undo(after_import("transformers.trainer", lambda module: _follow(patches, module, life, micro_batches)))
     return patches.undo
 
 
-def _follow(patches: Patches, module: Any, life: Lifecycle) -> None:
+def _follow(patches: Patches, module: Any, life: Lifecycle, micro_batches: MicroBatches) -> None:
     from transformers import TrainerCallback
 
     class StopWhenRehearsed(TrainerCallback):  # type: ignore[misc]
@@ -48,7 +49,7 @@ def _follow(patches: Patches, module: Any, life: Lifecycle) -> None:
             trainer.add_callback(StopWhenRehearsed)
         life.seen.arguments = trainer.args
         life.seen.processing = getattr(trainer, "processing_class", None) or getattr(trainer, "tokenizer", None)
-        with life.during("init", "Trainer.train"):
+        with life.during("init", "Trainer.train"), micro_batches.followed(trainer):
             return train(trainer, *args, **kwargs)
 
     patches.set(module.Trainer, "train", followed)

@@ -1,33 +1,63 @@
-"""Stand-ins for Apex's compiled softmax kernels, as Megatron-Core's own attention asks for them.
+"""Stand-ins for what Megatron-Core asks of Apex: softmax, layer norms, and gradients added up in a product.
 
-Three modules, each with ``forward`` and ``backward``; read in csrc/megatron/ of NVIDIA/apex: the result has the input's
-shape and dtype, and the backward writes over the gradient that it is given, and returns it.
+The compiled modules, read in csrc/ and apex/contrib/csrc/ of NVIDIA/apex. A softmax has the input's shape and dtype;
+its backward writes over the gradient that it is given, and returns it. A layer norm gives statistics in float32, a pair
+for each row. A weight's gradient is added to ``main_grad`` in the product itself. The Python around the layer norms
+lies in ``stand_ins/with_apex``: Apex is on no index, and Megatron's own images have it.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from gonogo.finding import Text
+from gonogo.virtual.kernels.checks import check, on_accelerator
 from gonogo.virtual.patching.patches import Patches
 
 _NAMES = ("scaled_upper_triang_masked_softmax_cuda", "scaled_masked_softmax_cuda", "scaled_softmax_cuda")
 _ASSUMED = Text("Apex's softmax kernels are installed on the machine", "机器上装有 Apex 的 softmax 内核")
+_NORMS = Text("Apex's layer norms are installed on the machine", "机器上装有 Apex 的 layer norm")
+_PRODUCTS = Text(
+    "Apex's products that add up weights' gradients are installed on the machine",
+    "机器上装有 Apex 的权重梯度累加 kernel",
+)
 _THREADS, _WARP, _SHORT = 128, 32, 128
+_PACKAGES = str(Path(__file__).parent.parent / "stand_ins" / "with_apex")
+_MEGATRON = "megatron.core"
+Written = Callable[[torch.Tensor], object]
+Assume = Callable[[Text], object]
 
 
-def install(patches: Patches, written: Callable[[torch.Tensor], object], assume: Callable[[Text], object]) -> None:
+def install(patches: Patches, written: Written, assume: Assume) -> None:
     """Have programs import them; the first call is an assumption."""
     for name in _NAMES:
-        patches.item(sys.modules, name, _module(name, written, assume))
+        patches.item(sys.modules, name, _softmax(name, written, assume))
+    for make in (_weight_gradients, _fast_layer_norm, _layer_norm):
+        module = make(written, assume)
+        patches.item(sys.modules, module.__name__, module)
+    sys.meta_path.append(_OfMegatron)
+    patches.on_undo(lambda: sys.meta_path.remove(_OfMegatron))
 
 
-def _module(name: str, written: Callable[[torch.Tensor], object], assume: Callable[[Text], object]) -> ModuleType:
+class _OfMegatron:
+    """Finds ``apex``, where it isn't installed, for programs that run Megatron-Core; others do without."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The package's place, or None."""
+        if name != "apex" or _MEGATRON not in sys.modules:
+            return None
+        return PathFinder.find_spec(name, [_PACKAGES])
+
+
+def _softmax(name: str, written: Written, assume: Assume) -> ModuleType:
     def forward(inputs: torch.Tensor, *mask_and_scale: Any) -> torch.Tensor:
         assume(_ASSUMED)
         if inputs.dtype not in (torch.float16, torch.bfloat16):
@@ -48,3 +78,62 @@ def _module(name: str, written: Callable[[torch.Tensor], object], assume: Callab
 def _batches_of_block(queries: int, keys: int, batches: int, heads: int) -> int:
     power = 1 << max(keys - 1, 0).bit_length()
     return _THREADS // min(power, _WARP) * (2 if power <= _SHORT else 1)
+
+
+def _weight_gradients(written: Written, assume: Assume) -> ModuleType:
+    def accumulate(inputs: torch.Tensor, gradient: torch.Tensor, main_grad: torch.Tensor) -> None:
+        assume(_PRODUCTS)
+        for tensor in (inputs, gradient, main_grad):
+            check(on_accelerator(tensor), f"Expected a CUDA tensor, but got a tensor on {tensor.device}")
+        shape = (gradient.shape[-1], inputs.shape[-1])
+        check(tuple(main_grad.shape) == shape, f"main_grad must have shape {shape}, but has {tuple(main_grad.shape)}")
+        written(main_grad)
+
+    module = ModuleType("fused_weight_gradient_mlp_cuda")
+    module.wgrad_gemm_accum_fp32 = module.wgrad_gemm_accum_fp16 = accumulate  # type: ignore[attr-defined]
+    return module
+
+
+def _statistics(rows: int, like: torch.Tensor, written: Written) -> tuple[torch.Tensor, torch.Tensor]:
+    found = [torch.empty(rows, dtype=torch.float32, device=like.device) for _ in range(2)]
+    for tensor in found:
+        written(tensor)
+    return found[0], found[1]
+
+
+def _fast_layer_norm(written: Written, assume: Assume) -> ModuleType:
+    def ln_fwd(x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, epsilon: float) -> tuple[Any, ...]:
+        assume(_NORMS)
+        check(x.dim() == 2 and on_accelerator(x), "x must be a two-dimensional CUDA tensor")
+        check(gamma.numel() == x.shape[1] == beta.numel(), "gamma and beta must have the hidden size")
+        return torch.empty_like(x), *_statistics(x.shape[0], x, written)
+
+    def ln_bwd(
+        dy: torch.Tensor, x: torch.Tensor, mean: Any, deviation: torch.Tensor, gamma: torch.Tensor, *rest: Any
+    ) -> list[torch.Tensor]:
+        rows = torch.cuda.get_device_properties(x.device).multi_processor_count
+        parts = [torch.empty((rows, gamma.numel()), dtype=torch.float32, device=x.device) for _ in range(2)]
+        return [torch.empty_like(x), torch.empty_like(gamma), torch.empty_like(gamma), *parts]
+
+    module = ModuleType("fast_layer_norm")
+    module.ln_fwd, module.ln_bwd = ln_fwd, ln_bwd  # type: ignore[attr-defined]
+    return module
+
+
+def _layer_norm(written: Written, assume: Assume) -> ModuleType:
+    def forward_affine(
+        inputs: torch.Tensor, normalized_shape: Sequence[int], weight: torch.Tensor, bias: torch.Tensor, eps: float
+    ) -> tuple[Any, ...]:
+        assume(_NORMS)
+        check(on_accelerator(inputs), "input must be a CUDA tensor")
+        return torch.empty_like(inputs), *_statistics(inputs.numel() // weight.numel(), inputs, written)
+
+    def backward_affine(
+        gradient: torch.Tensor, mean: Any, deviation: torch.Tensor, kept: torch.Tensor, shape: Any,
+        weight: torch.Tensor, bias: torch.Tensor, *rest: Any,
+    ) -> tuple[torch.Tensor, ...]:  # fmt: skip
+        return torch.empty_like(kept), torch.empty_like(weight), torch.empty_like(bias)
+
+    module = ModuleType("fused_layer_norm_cuda")
+    module.forward_affine, module.backward_affine = forward_affine, backward_affine  # type: ignore[attr-defined]
+    return module

@@ -1,4 +1,4 @@
-"""Stand-ins for compiled kernels that are not DeepSpeed's: bitsandbytes, flash-attn, xFormers, Apex, Triton."""
+"""Stand-ins for compiled kernels that are not DeepSpeed's: of bitsandbytes, flash-attn, Triton and others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.kernels import apex, bitsandbytes, flash_attention, torchaudio, torchvision, triton
+from gonogo.virtual.kernels import (
+    apex,
+    bitsandbytes,
+    flash_attention,
+    torchaudio,
+    torchvision,
+    transformer_engine,
+    triton,
+)
 from gonogo.virtual.patching.patches import Patches
 
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
@@ -44,6 +52,7 @@ def install(
     torchvision.install(patches, assume)
     torchaudio.install(patches, assume)
     apex.install(patches, written, assume)
+    transformer_engine.install(patches, written, assume, compute_capability)
     installed = find_spec("flash_attn") is not None
     assumed = _LOADS if installed else flash_attention.ASSUMED
     kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed)

@@ -31,7 +31,7 @@ _ASSUMED = Text(
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
 
-class Sound(NamedTuple):
+class WavFile(NamedTuple):
     """A WAV file: its samples by channel, as they lie in it."""
 
     samples: torch.Tensor
@@ -128,7 +128,7 @@ def _bytes_of(uri: Any) -> bytes:
         return file.read()
 
 
-def read_wav(data: bytes) -> Sound | None:
+def read_wav(data: bytes) -> WavFile | None:
     """The samples of a WAV file of plain numbers; None for any other file."""
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE" or sys.byteorder != "little":
         return None
@@ -146,7 +146,7 @@ def read_wav(data: bytes) -> Sound | None:
             if samples is None:
                 return None
             whole = samples[: samples.numel() // channels * channels]
-            return Sound(whole.reshape(-1, channels).t(), rate, bits, kind == _FLOAT)
+            return WavFile(whole.reshape(-1, channels).t(), rate, bits, kind == _FLOAT)
         place += 8 + size + size % 2
     return None
 

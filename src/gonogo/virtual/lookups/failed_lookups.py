@@ -43,6 +43,11 @@ _BUILT_IN = frozenset(
 _NOT_TAKEN = ("/proc/self", "/proc/thread-self", "/sys/fs/cgroup", "/dev/null", "<")
 
 
+_FOR_THEMSELVES = frozenset({"gettext", "locale", "mimetypes", "platform", "uuid", "zoneinfo"})
+"""Modules of Python's that look in places of their own for what they can do without (a translation of argparse's
+words, the system's types of files): no program names these."""
+
+
 class _Asked(NamedTuple):
     """One question without an answer, and the stack that asked it: (identity of a frame, its line), innermost first."""
 
@@ -59,7 +64,8 @@ class FailedLookups:
 
     def __init__(self, scratch: str | None = None) -> None:
         """``scratch``: the folder of this process's caches, which begin empty: what is not in them is nothing."""
-        self._not_taken = _NOT_TAKEN if scratch is None else (*_NOT_TAKEN, os.path.join(scratch, ""))
+        of_gonogo = (*_NOT_TAKEN, OURS)  # what its own stand-ins don't have is nothing of the program's
+        self._not_taken = of_gonogo if scratch is None else (*of_gonogo, os.path.join(scratch, ""))
         self.written: set[str] = set()
         """The folders in which the program itself has written."""
         # Libraries look for thousands of things while they are imported: they don't push out what the program asked.
@@ -286,6 +292,8 @@ def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, int], ...]
         code = frame.f_code
         if asked is None and not is_of_python(code.co_filename):
             asked = _frame(code.co_filename, frame.f_lineno or 0, code.co_name)
+        elif asked is None and str(frame.f_globals.get("__name__")).partition(".")[0] in _FOR_THEMSELVES:
+            return None
         if asked is not None:
             stack.append((id(frame), frame.f_lineno or 0))
         frame = frame.f_back

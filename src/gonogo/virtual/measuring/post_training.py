@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> None:
     words = words_of(given.vocabulary)
     data = os.path.join(os.path.dirname(given.script), "data.jsonl")
     with open(data, "w", encoding="utf-8") as file:
-        for row in rows(given.task, given.rows, given.prompt_len, given.completion_len, words):
+        for row in synthetic_rows(given.task, given.rows, given.prompt_len, given.completion_len, words):
             file.write(f"{json.dumps(row)}\n")
     _count_training()
     _hash_nothing()
@@ -63,7 +63,7 @@ def words_of(vocabulary: int) -> int:
     return max(1, min(_WORDS, vocabulary - 2))
 
 
-def rows(task: str, count: int, prompt: int, completion: int, words: int) -> Iterator[dict[str, Any]]:
+def synthetic_rows(task: str, count: int, prompt: int, completion: int, words: int) -> Iterator[dict[str, Any]]:
     """Samples of so many tokens, of so many different words."""
     for number in range(count):
         asked, answer, worse = (

@@ -17,7 +17,7 @@ A freed block that another stream still uses (``record_stream``) is reused at on
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from threading import RLock
 from typing import NamedTuple
@@ -128,6 +128,22 @@ class CachingAllocator:
     def size_of(self, address: int) -> int:
         """Bytes of the live block at ``address``. Raises KeyError where there is none."""
         return self._live[address].size
+
+    def state(self) -> tuple[object, ...]:
+        """What the blocks to come depend on: large blocks by their places; of small ones, which are many, how many.
+
+        Small blocks have segments of their own, so that their places can't change what the large ones take.
+        """
+        live = sorted((block.address, block.size) for block in self._live.values() if not block.pool.is_small)
+        small = Counter(block.size for block in self._live.values() if block.pool.is_small)
+        free = [
+            (stream, [(block.address, block.size, block.mapped) for block in pool.in_order()], sorted(pool.unmapped))
+            for stream, pools in self._pools.items()
+            for pool in pools
+            if not pool.is_small
+        ]
+        limits = (self._driver.limit, self.reserved, self._driver.allocations, self._driver.frees, self.retries)
+        return (live, small, free, limits)
 
     def segments(self) -> Iterator[tuple[int, Block, bool]]:
         """(stream, first block, whether it is expandable) of each segment that there is."""

@@ -295,6 +295,11 @@ class DeviceRecord:
             self.pinned += cell.nbytes
             self.peak_pinned = max(self.peak_pinned, self.pinned)
 
+    def state(self) -> tuple[object, ...]:
+        """What is held now, by whom and as what; on an accelerator, what its allocator has as well."""
+        held = {(one.category, owner): one.live for by in self._holdings for owner, one in by.items() if one.live}
+        return (held, self.pinned, self.allocator.state() if self.allocator is not None else ())
+
     def categories(self) -> dict[str, int]:
         """Bytes live now, by category."""
         return categories_of(self.by_category)

@@ -6,6 +6,7 @@ Shapes alone don't show it. Where the indices are known, they are compared with 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ import torch
 from gonogo.virtual.mode import HANDLERS, VirtualMode
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents
+from gonogo.virtual.values.value_trace import ValueTrace
 
 aten = torch.ops.aten
 _MAX_INDICES = 1 << 24
@@ -21,8 +23,8 @@ _MAX_INDICES = 1 << 24
 
 def _embedding(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     weight, indices = args[0], args[1]
-    known = _known_bounds(indices)
-    if known is not None and weight.dim() == 2 and weight.shape[0]:
+    known = _known_bounds(indices, weight.shape[0] if weight.dim() == 2 else 0)
+    if known is not None:
         low, high = known
         if low < 0 or high >= weight.shape[0]:
             beyond = low if low < 0 else high
@@ -36,9 +38,9 @@ def _embedding(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 def _loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     logits, target = args[0], args[1]
     ignored = args[4] if len(args) > 4 else kwargs.get("ignore_index", -100)
-    known = _known_bounds(target, but=ignored)
     classes = logits.shape[1 if logits.dim() > 1 else 0] if logits.dim() else 0
-    if known is not None and classes:
+    known = _known_bounds(target, classes, but=ignored)
+    if known is not None:
         low, high = known
         if low < 0 or high >= classes:
             beyond = low if low < 0 else high
@@ -49,23 +51,32 @@ def _loss(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     return mode.run(mode.operator(func), args, kwargs)
 
 
-def _known_bounds(indices: torch.Tensor, but: int | None = None) -> tuple[int, int] | None:
-    """The least and the largest of known indices; None where there are none, or they are not known."""
-    if not 0 < indices.numel() <= _MAX_INDICES:
+def _known_bounds(indices: torch.Tensor, rows: int, but: int | None = None) -> tuple[int, int] | None:
+    """The least and the largest of known indices into ``rows``; None where there are none, or they are not known."""
+    if not rows or not 0 < indices.numel() <= _MAX_INDICES:
         return None
-    values = contents.read(indices) if isinstance(indices, VirtualTensor) else indices
+    values = contents.look(indices) if isinstance(indices, VirtualTensor) else indices
     if values is None or values.device.type != "cpu":
         return None
+    if ValueTrace.now is not None:
+        ValueTrace.now.tested(values, functools.partial(_are_within, rows, but))
+    return _bounds(values, but)
+
+
+def _bounds(values: torch.Tensor, but: int | None) -> tuple[int, int] | None:
     if but is not None:
         values = values[values != but]
-        if not values.numel():
-            return None
-    return int(values.min()), int(values.max())
+    return (int(values.min()), int(values.max())) if values.numel() else None
 
 
-def _fail(tensor: torch.Tensor, assertion: str, on_the_cpu: str) -> None:
+def _are_within(rows: int, but: int | None, values: torch.Tensor) -> bool:
+    low, high = _bounds(values, but) or (0, 0)
+    return low >= 0 and high < rows
+
+
+def _fail(tensor: torch.Tensor, assertion: str, cpu_message: str) -> None:
     if tensor.is_cpu:
-        raise IndexError(on_the_cpu)
+        raise IndexError(cpu_message)
     raise RuntimeError(f"CUDA error: device-side assert triggered (Assertion {assertion})")
 
 

@@ -45,6 +45,19 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
             _raise()
         return real(tensor)
 
+    def reads(name: str) -> Callable[[Any], Any]:
+        """``item()``, ``float(…)``: a number that the compiler follows, as long as no branch is taken by it."""
+        read = getattr(torch.Tensor, name)
+
+        def value(tensor: Any) -> Any:
+            frame = sys._getframe(1)
+            is_whole = running[frame.f_code] or (frame.f_code in modules and _is_compiled(frame))
+            if is_whole and _branches(frame):
+                _raise()
+            return read(tensor)
+
+        return value
+
     def follow(model: Any, compiled: Any) -> Any:
         owner = getattr(model, "__self__", None)
         if isinstance(owner, nn.Module) and getattr(model, "__name__", "") in _CALLS:  # block.compile(fullgraph=True)
@@ -56,6 +69,8 @@ def install(patches: Patches) -> Callable[[Any, Any], Any]:
             return compiled
         if not (modules or running):
             patches.set(torch.Tensor, "__bool__", is_true)
+            for name in ("item", "__float__", "__int__"):
+                patches.set(torch.Tensor, name, reads(name))
         if isinstance(model, nn.Module):
             modules.add(code)
             return compiled
@@ -78,6 +93,21 @@ def _asserts(frame: Any) -> bool:
     """Whether a frame is at an ``assert``, some of which the compiler turns into checks of their own."""
     following = (one for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti)
     return next((one.opname == "LOAD_ASSERTION_ERROR" for one in following if one.opname != "CACHE"), False)
+
+
+def _branches(frame: Any) -> bool:
+    """Whether what a frame calls now decides a branch in the same statement: ``if x.norm().item() > 1e6``."""
+    following = (one.opname for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti)
+    ends = ("POP_JUMP", "JUMP_IF", "STORE_", "POP_TOP", "RETURN_")
+    found = next((name for name in following if name.startswith(ends)), "")
+    return "JUMP" in found and not _asserts_below(frame)
+
+
+def _asserts_below(frame: Any) -> bool:
+    """Whether the branch is an ``assert``'s: what follows its jump raises."""
+    names = [one.opname for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti]
+    jump = next((index for index, name in enumerate(names) if "JUMP" in name), len(names))
+    return "LOAD_ASSERTION_ERROR" in names[jump + 1 : jump + 3]
 
 
 def _is_compiled(frame: Any) -> bool:

@@ -58,6 +58,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Whether this rank is a process that the program starts itself (see ``virtual/starting.py``)."""
     counts_work: bool = False
     """Count what it computes and moves: slower."""
+    every: bool = False
+    """Run each micro-batch, those too that would only repeat the one before."""
     only_looks: bool = False
     """Only look at what batches each rank will read, and end with the first of its own."""
     prepared: str = ""

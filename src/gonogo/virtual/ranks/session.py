@@ -33,6 +33,7 @@ from gonogo.virtual.failure import AutogradOrigin, exited_for, failure_of, in_ch
 from gonogo.virtual.hooks import data_parallel, engine, fsdp, megatron, memory_ownership, trainer, training
 from gonogo.virtual.hooks.engine import defer_compile_passes
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
+from gonogo.virtual.hooks.micro_batches import CounterTally, MicroBatches, NumbersTally, Tally
 from gonogo.virtual.hooks.training_facts import as_run
 from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
@@ -63,7 +64,7 @@ from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import prepared, spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
-from gonogo.virtual.tracing.parts import PLAIN, followed_by
+from gonogo.virtual.tracing.parts import PLAIN, traced_components
 from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import batches, data_shapes
@@ -75,6 +76,7 @@ STACK = ("torch", "deepspeed", "transformers", "accelerate", "peft", "trl", "ms-
 """Packages whose _versions the record names."""
 
 
+_REPEATS = "whether this micro-batch repeats the one before"
 _END_OF: dict[Outcome, End] = {"raised": "raised", "unsupported": "unsupported"}
 
 __all__ = ["Session", "data_dependent", "embedding_bounds", "grouped_products", "native_functions", "writes"]
@@ -90,7 +92,7 @@ class Session:
         self.memory = MemoryRecord(self._device_record)
         self.ledger = Ledger(os.path.dirname(torch.__file__))
         self.recorder = Recorder(plan.rank) if plan.trace else None
-        parts = self._parts = followed_by(self.recorder) if self.recorder is not None else PLAIN
+        parts = self._parts = traced_components(self.recorder) if self.recorder is not None else PLAIN
         self.mode = parts.mode(self.memory, self.ledger)
         self.modules = parts.modules(self.memory)
         self.life = parts.life(plan.steps, self.memory, self.ledger)
@@ -108,6 +110,7 @@ class Session:
         self.origin = AutogradOrigin()
         self._diverged: Reply | None = None
         self._work_done: Callable[[], tuple[PhaseWork, ...]] = tuple
+        self._work_tallies: Callable[[], Sequence[Tally]] = tuple
         self.batch: tuple[tuple[str, str], ...] = ()
         self.batches = 0
         self.data_shapes: list[str] = []
@@ -182,7 +185,7 @@ class Session:
         undo.append(training.install(self.mode, self.life, self.modules))
         undo.append(fsdp.install(self.mode))
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
-        undo.append(trainer.install(self.life))
+        undo.append(trainer.install(self.life, self._micro_batches()))
         undo.append(megatron.install(self.life))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(defer_compile_passes())
@@ -278,6 +281,31 @@ class Session:
             record.parameter_names = self.modules.numbered_parameters()
         return record
 
+    def _micro_batches(self) -> MicroBatches:
+        """Which micro-batches are run: all of a rank that is followed event by event."""
+
+        def every() -> bool:
+            return self.plan.every or self.recorder is not None
+
+        def agree(repeats: bool) -> bool:
+            if self.peers is None:
+                return repeats
+            answers = self.peers.ask(_REPEATS, b"%d" % repeats)
+            return answers is not None and set(answers) == {b"1"}
+
+        return MicroBatches(self.life, self.memory, self._tallies, every, agree)
+
+    def _tallies(self) -> list[Tally]:
+        """What is counted of the program."""
+        found: list[Tally] = [
+            CounterTally(self.collectives.count), CounterTally(self.collectives.bytes),
+            CounterTally(self.ledger.counts), NumbersTally(self.mode, "operators"),
+            NumbersTally(self.life.seen, "backwards"),
+        ]  # fmt: skip
+        if self.nvme is not None:
+            found.append(NumbersTally(self.nvme, "read_bytes", "written_bytes"))
+        return [*found, *self._work_tallies()]
+
     def _counting(self) -> contextlib.AbstractContextManager[object]:
         """What the plan asks for: work counted, or nothing."""
         if not self.plan.counts_work:
@@ -286,6 +314,7 @@ class Session:
 
         work.watch(self)
         self._work_done = work.phases
+        self._work_tallies = work.tallies
         return work.counting()
 
     def _went_on(self) -> End:

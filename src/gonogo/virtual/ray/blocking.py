@@ -12,7 +12,7 @@ from typing import Any
 
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
-from gonogo.virtual.ray.turns import Turns
+from gonogo.virtual.ray.turns import TurnScheduler
 
 _SELECTORS = ("EpollSelector", "PollSelector", "SelectSelector", "KqueueSelector")
 _SOCKET_METHODS = ("recv", "send", "recv_multipart", "send_multipart", "poll")
@@ -20,7 +20,7 @@ _BUSY = 16
 """A loop that never waits hands its turn on after so many rounds."""
 
 
-def install(patches: Patches, turns: Turns) -> None:
+def install(patches: Patches, turns: TurnScheduler) -> None:
     """Put it in place."""
 
     def waiting(owner: Any, name: str) -> None:
@@ -52,7 +52,7 @@ def install(patches: Patches, turns: Turns) -> None:
     patches.on_undo(after_import("zmq.sugar.socket", zeromq))
 
 
-def _conditions(patches: Patches, turns: Turns) -> None:
+def _conditions(patches: Patches, turns: TurnScheduler) -> None:
     """Events, queues and futures wait by conditions. A thread that starts is waited for with locks held.
 
     A condition's lock is let go of until the turn has come: whoever has it may want the lock first.
@@ -93,7 +93,7 @@ def _without_files(patches: Patches, owner: Any, name: str) -> None:
     patches.set(owner, name, by_name)
 
 
-def _selecting(patches: Patches, turns: Turns, owner: Any) -> None:
+def _selecting(patches: Patches, turns: TurnScheduler, owner: Any) -> None:
     original: Callable[..., Any] = owner.select
     rounds = [0]
 

@@ -11,7 +11,7 @@ from gonogo.virtual.ray.process import ClusterDevices, RayProcess
 from gonogo.virtual.ray.references import PendingResult
 from gonogo.virtual.ray.resources import Bundle, PlacementGroup, RayNode
 from gonogo.virtual.ray.sending import Sent, pack, unpack
-from gonogo.virtual.ray.turns import Turns
+from gonogo.virtual.ray.turns import TurnScheduler
 
 JOB = "01000000"
 _CPUS = Text(
@@ -48,7 +48,7 @@ class Cluster:
 
     def __init__(self, machine: ClusterDevices, nodes: int, product: str, assume: Callable[[Text], object]) -> None:
         self.machine = machine
-        self.turns = Turns(machine.enter)
+        self.turns = TurnScheduler(machine.enter)
         self._count = nodes
         self._product = product
         self.assume = assume

@@ -15,7 +15,7 @@ from gonogo.finding import Text
 from gonogo.virtual.collectives.neighbours import Neighbours
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.ray.patience import Patience
-from gonogo.virtual.ray.turns import Turns, stays
+from gonogo.virtual.ray.turns import TurnScheduler, stays
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _ROOTED_CALLS = ("broadcast_object_list", "scatter_object_list")
@@ -32,7 +32,7 @@ _DEADLOCK = Text(
 )
 
 
-def install(patches: Patches, turns: Turns) -> None:
+def install(patches: Patches, turns: TurnScheduler) -> None:
     """Answer for the workers of the cluster."""
     sent: dict[Any, bytes] = {}
     gathered: dict[Any, dict[int, bytes]] = {}

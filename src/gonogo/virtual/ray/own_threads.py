@@ -17,12 +17,12 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from gonogo.virtual.patching.patches import Patches
-from gonogo.virtual.ray.turns import Turns
+from gonogo.virtual.ray.turns import TurnScheduler
 
 _OWNER = "gonogo_process"
 
 
-def install(patches: Patches, turns: Turns) -> None:
+def install(patches: Patches, turns: TurnScheduler) -> None:
     """Have threads know their process, and torch.distributed's functions ask for it."""
     start_ = threading.Thread.start
 

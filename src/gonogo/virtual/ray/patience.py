@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gonogo.virtual.ray.turns import Turns
+from gonogo.virtual.ray.turns import TurnScheduler
 
 _WAITING = frozenset(
     str(module.__file__)
@@ -31,7 +31,7 @@ _OURS = str(Path(__file__).parent)
 class Patience:
     """Of one wait. It ends after so many ``rounds``, and so many ``seconds``, in which nothing was done."""
 
-    def __init__(self, turns: Turns, rounds: int, seconds: float) -> None:
+    def __init__(self, turns: TurnScheduler, rounds: int, seconds: float) -> None:
         self._turns = turns
         self._rounds, self._seconds = rounds, seconds
         self._begin()

@@ -2,6 +2,20 @@
 
 All processes of a rehearsed cluster live in this one, so that this is taken away and put back when turns change.
 Replaces private names of torch.distributed: the module variables and the ``_world`` of ``distributed_c10d``.
+
+What has to hold (``tests/virtual/test_ray_process.py``):
+
+1. One process has the turn (``ClusterDevices.current``). What belongs to it is in place in the interpreter; what
+   belongs to all others lies in their :class:`RayProcess`. Only the thread that has the turn calls ``enter``, so that
+   nothing is locked here.
+2. A process finds everything as it left it, whoever had turns in between: environment, variables of
+   ``distributed_c10d`` and of stateful packages, counters of their classes, lists that are defaults of arguments,
+   devices, the default dtype, the phase.
+3. A process that has not run yet finds the packages as they were when they were imported.
+4. Modules, functions and classes are shared: never exchanged, and what is imported in one turn is there in all.
+5. Names of process groups are numbers that C++ keeps for the whole of the real process: no two processes use the same.
+6. A device's record is the cluster's: processes that see the same GPU, by whatever index, charge the same record.
+7. To enter the process that has the turn already changes nothing.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gonogo.virtual.ray.sending import Sent, unpack
-from gonogo.virtual.ray.turns import Turns
+from gonogo.virtual.ray.turns import TurnScheduler
 
 
 class PendingResult:
@@ -46,7 +46,7 @@ class PendingResult:
         return unpack(self._value) if self._value is not None else None
 
 
-def reference_class(ray: Any, turns: Turns) -> type:
+def reference_class(ray: Any, turns: TurnScheduler) -> type:
     """A subclass of Ray's own, which asks no daemon."""
 
     class Reference(ray.ObjectRef):  # type: ignore[misc]
@@ -96,8 +96,8 @@ def reference_class(ray: Any, turns: Turns) -> type:
     return Reference
 
 
-def wait_for(answer: PendingResult, turns: Turns, timeout: float | None = None, counts: bool = True) -> bool:
-    """Whether the answer is there, at the latest when the time is over. See ``Turns.away`` for ``counts``."""
+def wait_for(answer: PendingResult, turns: TurnScheduler, timeout: float | None = None, counts: bool = True) -> bool:
+    """Whether the answer is there, at the latest when the time is over. See ``TurnScheduler.away`` for ``counts``."""
     if answer.done:
         return True
     gate = _thread.allocate_lock()

@@ -29,7 +29,7 @@ def stays() -> bool:
     return bool(getattr(module, "zero_init_context", 0))
 
 
-class Turns:
+class TurnScheduler:
     """Who runs. ``enter`` is told of each process whose turn begins."""
 
     def __init__(self, enter: Callable[[Any], None]) -> None:

@@ -130,8 +130,7 @@ class AnsweredNames:
                 except Exception as error:
                     single = not _reads_whole_models(sys._getframe(1))
                     self.miss(kind, repo_id, files=filename if single else None)
-                    if single:
-                        questions.note_asked(error, str(repo_id), str(filename))
+                    questions.note_asked(error, str(repo_id), str(filename) if single else "")
                     raise
             path = self.file(repo_id, folder, kwargs.get("subfolder"), filename)
             if not os.path.exists(path):

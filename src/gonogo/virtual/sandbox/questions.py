@@ -85,7 +85,7 @@ def _method(names: _Names, original: Any, answer: Callable[..., Any]) -> Any:
 
 
 def note_asked(error: BaseException, name: str, file: str) -> None:
-    """Attach the repository and the file of the hub for whose want an exception was raised."""
+    """Attach the repository and the file of the hub for whose want an exception was raised; ``""``: all its files."""
     error.gonogo_asked = (name, file)  # type: ignore[attr-defined]
 
 

@@ -31,7 +31,7 @@ class Parts(NamedTuple):
     allocator: Callable[[str, int, AllocatorSettings], CachingAllocator]
 
 
-def followed_by(recorder: Recorder) -> Parts:
+def traced_components(recorder: Recorder) -> Parts:
     """Parts that tell the recorder what they do."""
     return Parts(
         functools.partial(_Mode, recorder),

@@ -52,6 +52,11 @@ def phases() -> tuple[PhaseWork, ...]:
     return _watched[0].phases() if _watched else ()
 
 
+def tallies() -> tuple[_WorkMode, ...]:
+    """Those who count, for what is counted again without being run."""
+    return tuple(_watched)
+
+
 class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts what goes by on its way to the virtual accelerator, by step and phase; ``life`` tells those."""
 
@@ -75,6 +80,26 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
             for (step, phase), work in sorted(self._by_phase.items(), key=lambda item: item[0][0])
         )  # fmt: skip
+
+    def numbers(self) -> dict[tuple[int, str, str, int], float]:
+        """Every number that was counted: by step, phase, and its name (a collective's has two)."""
+        found: dict[tuple[int, str, str, int], float] = {}
+        for (step, phase), work in self._by_phase.items():
+            for name, value in vars(work).items():
+                if name != "collectives":
+                    found[step, phase, name, 0] = value
+            for name, pair in work.collectives.items():
+                found |= {(step, phase, f"c10d::{name}", index): value for index, value in enumerate(pair)}
+        return found
+
+    def add(self, of: tuple[int, str, str, int], amount: float) -> None:
+        """Count more of one of :meth:`numbers`, in the step that runs now."""
+        _, phase, name, index = of
+        work = self._by_phase[self._life.step, phase]
+        if name.startswith("c10d::"):
+            work.collectives[name.removeprefix("c10d::")][index] += int(amount)
+        else:
+            setattr(work, name, getattr(work, name) + amount)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Serve the operator by whoever serves it, and count it."""

@@ -24,7 +24,11 @@ class Ledger:
 
     def __init__(self, torch_folder: str) -> None:
         self.step = 0
-        self._counts: Counter[tuple[Text, str]] = Counter()
+        self.counts: Counter[tuple[Text, str]] = Counter()
+        self.branches = 0
+        """How many conditions on unknown values were answered."""
+        self.made_numbers = 0
+        """How many unknown numbers were made."""
         self._visits: Counter[tuple[str, int]] = Counter()
         stdlib = os.path.dirname(os.__file__) + os.sep
         self._skip = (torch_folder + os.sep, _OURS, "<frozen", "<string>")
@@ -34,7 +38,7 @@ class Ledger:
     def assume(self, what: Text) -> str:
         """Record an assumption at the innermost frame that is neither torch's nor ours; returns that place."""
         where = self.place()
-        self._counts[(what, where)] += 1
+        self.counts[(what, where)] += 1
         return where
 
     def branch(self, what: Text) -> bool:
@@ -43,6 +47,7 @@ class Ledger:
             Text("{what}: true in one step, false in the next", "{what}：一步为真，下一步为假").format(what=what)
         )
         self._visits[(where, self.step)] += 1
+        self.branches += 1
         flips = self._visits[(where, self.step)] // _FLIP_AFTER
         return (self.step + flips) % 2 == 0
 
@@ -51,6 +56,7 @@ class Ledger:
         self.assume(
             Text("{what}: 16 in one step, 1/16 in the next", "{what}：一步为 16，下一步为 1/16").format(what=what)
         )
+        self.made_numbers += 1
         return 16.0 if self.step % 2 == 0 else 0.0625
 
     def place(self) -> str:
@@ -73,4 +79,4 @@ class Ledger:
 
     def entries(self) -> list[Assumption]:
         """All of them, in the order in which they were first made."""
-        return [Assumption(what.en, where, count, what.zh) for (what, where), count in self._counts.items()]
+        return [Assumption(what.en, where, count, what.zh) for (what, where), count in self.counts.items()]

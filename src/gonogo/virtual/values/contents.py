@@ -16,6 +16,7 @@ import torch
 from gonogo.virtual import private
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import real
+from gonogo.virtual.values.value_trace import ValueTrace
 
 KNOWN_LIMIT = {"cpu": 64 << 20, "accelerator": 8 << 20}
 """Storages up to so many bytes keep their values: what a data pipeline makes, and masks and positions on a device."""
@@ -50,12 +51,28 @@ def is_known(tensor: VirtualTensor) -> bool:
 
 def read(tensor: VirtualTensor) -> torch.Tensor | None:
     """The real values (a real CPU tensor that shares them), or None. Call with the mode off."""
+    known = look(tensor)
+    if known is not None and ValueTrace.now is not None:
+        ValueTrace.now.read(known)
+    return known
+
+
+def look(tensor: VirtualTensor) -> torch.Tensor | None:
+    """As :func:`read`, for those who compute on the values, or tell the trace themselves what they ask of them."""
     values = tensor.cell.values
     if values is None:
         return None
     if type(values) is Uniform:
-        return values.scalar.to(tensor.dtype).expand(tensor.shape)
+        number = values.scalar.to(tensor.dtype)
+        if number is not values.scalar:
+            _trace_copy(number, values.scalar)
+        return number.expand(tensor.shape)
     return real.empty(0, dtype=tensor.dtype).set_(values, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
+def _trace_copy(copy: torch.Tensor, source: torch.Tensor) -> None:
+    if ValueTrace.now is not None:
+        ValueTrace.now.copied(copy, source)
 
 
 def forget(tensor: VirtualTensor) -> None:
@@ -79,7 +96,8 @@ def give(tensor: VirtualTensor, known: torch.Tensor) -> None:
         known = known.as_subclass(torch.Tensor)
     uniform = known.numel() > 1 and not any(known.stride())
     if uniform:
-        tensor.cell.values = Uniform(known[(0,) * known.dim()].clone())
+        tensor.cell.values = Uniform(scalar := known[(0,) * known.dim()].clone())
+        _trace_copy(scalar, known[(0,) * known.dim()])
     elif tensor.cell.nbytes > limit_of(tensor._device):
         tensor.cell.values = None
     elif known.stride() == tensor.stride() and known.untyped_storage().nbytes() == tensor.cell.nbytes:
@@ -87,6 +105,7 @@ def give(tensor: VirtualTensor, known: torch.Tensor) -> None:
     else:
         laid = real.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
         laid.copy_(known)
+        _trace_copy(laid, known)
         tensor.cell.values = laid.untyped_storage()
 
 
@@ -107,7 +126,9 @@ def lay_out(tensor: VirtualTensor, most: int | None = None) -> bool:
         return False
     scalar = cell.values.scalar
     count = cell.nbytes // max(scalar.element_size(), 1)
-    cell.values = scalar.expand(count).clone().untyped_storage()
+    laid = scalar.expand(count).clone()
+    _trace_copy(laid, scalar)
+    cell.values = laid.untyped_storage()
     return True
 
 
@@ -127,15 +148,15 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
         if not all(type(t.cell.values) is Uniform or t.dim() == 0 for t in tensors):
             return None
         if func in _REDUCTIONS_OF_EQUALS:
-            collapsed = _map(args, lambda t: t.cell.values.scalar.to(t.dtype).reshape((1,) * t.dim()))
-            return func(*collapsed, **kwargs)
+            collapsed = _map(args, lambda t: _as_number(t).reshape((1,) * t.dim()))
+            return _call(func, collapsed, kwargs)
         if torch.Tag.pointwise in func.tags or func is aten._to_copy.default:
             collapsed = _map(args, lambda t: _as_number(t))
             kwargs = {**_map_values(kwargs, _as_number)}
             kwargs.pop("memory_format", None)
             if "device" in kwargs:
                 kwargs["device"] = torch.device("cpu")
-            scalar = func(*collapsed, **kwargs)
+            scalar = _call(func, collapsed, kwargs)
             return scalar.expand(out_numel) if isinstance(scalar, torch.Tensor) else None
         return None
     if out_numel > (64 << 20):
@@ -143,7 +164,7 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
     here = {"device": torch.device("cpu"), "pin_memory": None}
     kwargs = {name: here.get(name, value) for name, value in kwargs.items()}
     try:
-        result = func(*_map(args, read), **_map_values(kwargs, read))
+        result = _call(func, _map(args, look), _map_values(kwargs, look))
         return () if result is None and not func._schema.returns else result
     except NotImplementedError:  # an accelerator's own kernel, such as flash attention's: the CPU has none
         return None
@@ -152,24 +173,33 @@ def compute(func: Any, args: Any, kwargs: Any, out_numel: int, tensors: list[Vir
             return None
         if not any(type(t.cell.values) is Uniform for t in tensors):
             raise
-        return func(*_map(args, _laid_out), **_map_values(kwargs, _laid_out))  # a kernel that minds strides of 0
+        return _call(func, _map(args, _laid_out), _map_values(kwargs, _laid_out))  # a kernel that minds strides of 0
+
+
+def _call(func: Any, args: Any, kwargs: Any) -> Any:
+    return func(*args, **kwargs) if ValueTrace.now is None else ValueTrace.now.call(func, args, kwargs)
 
 
 def _laid_out(tensor: VirtualTensor) -> torch.Tensor:
     """The tensor's known values with its own strides."""
-    known = read(tensor)
+    known = look(tensor)
     assert known is not None
-    laid = real.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-    return laid.copy_(known)
+    laid: torch.Tensor = real.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    laid.copy_(known)
+    _trace_copy(laid, known)
+    return laid
 
 
 def _as_number(tensor: VirtualTensor) -> torch.Tensor:
     if type(tensor.cell.values) is Uniform:
-        scalar: torch.Tensor = tensor.cell.values.scalar.to(tensor.dtype)
-        return scalar
-    real = read(tensor)
-    assert real is not None
-    return real
+        scalar: torch.Tensor = tensor.cell.values.scalar
+        number = scalar.to(tensor.dtype)
+        if number is not scalar:
+            _trace_copy(number, scalar)
+        return number
+    known = look(tensor)
+    assert known is not None
+    return known
 
 
 def _map(value: Any, change: Any) -> Any:

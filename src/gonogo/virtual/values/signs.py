@@ -12,6 +12,7 @@ import torch
 
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents
+from gonogo.virtual.values.value_trace import ValueTrace
 
 aten = torch.ops.aten
 SMALL = 4096
@@ -60,8 +61,16 @@ def test(func: Any, args: Any) -> bool | None:
 def _is_nonnegative(tensor: VirtualTensor) -> bool:
     if tensor.cell.values is None:
         return tensor.cell.nonnegative
-    known = contents.read(tensor)
-    return known is not None and known.numel() <= SMALL and not known.is_complex() and bool((known >= 0).all())
+    known = contents.look(tensor)
+    if known is None or known.numel() > SMALL or known.is_complex():
+        return False
+    if ValueTrace.now is not None:
+        ValueTrace.now.tested(known, _all_nonnegative)
+    return _all_nonnegative(known)
+
+
+def _all_nonnegative(values: torch.Tensor) -> bool:
+    return bool((values >= 0).all())
 
 
 def _number_is(value: Any) -> bool:

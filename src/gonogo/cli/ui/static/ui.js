@@ -213,7 +213,7 @@ function drawShown() {
     bar.append(node("i"));
     const doing = node("p", undefined, "doing");
     doing.setAttribute("role", "status");
-    state.append(bar, doing, node("p", undefined, "remark seconds"), button(say("cancel"), "", () => tried(() => ask(`jobs/${one.id}/cancel`, {}))));
+    state.append(bar, doing, node("ol", undefined, "done"), node("p", undefined, "remark seconds"), button(say("cancel"), "", () => tried(() => ask(`jobs/${one.id}/cancel`, {}))));
   } else {
     state.append(chip(one));
     if (one.complaint) {
@@ -229,7 +229,9 @@ function drawShown() {
 function drawProgress(one) {
   const doing = $("shown").querySelector(".doing");
   const text = one.doing || say("starting");
-  if (doing && doing.textContent !== text) doing.textContent = text;
+  if (!doing || doing.textContent === text) return;
+  if (doing.textContent) $("shown").querySelector(".done").append(node("li", `${took(Date.now() / 1000 - one.begun)} · ${doing.textContent}`));
+  doing.textContent = text;
 }
 
 function framed(one) {
@@ -241,13 +243,53 @@ function framed(one) {
   apart.rel = "noreferrer noopener";
   const what = node("code", `${titled(one)} · ${took(one.seconds)}`);
   what.title = what.textContent;
-  bar.append(what, apart);
+  bar.append(what, ...comparing(one), apart);
   const frame = node("iframe");
   frame.title = `${say("report")}: ${one.verdict} ${say(one.tool)}`;
   frame.setAttribute("sandbox", "allow-scripts allow-popups allow-popups-to-escape-sandbox");
   frame.allow = "clipboard-write";
   frame.src = address;
   return [bar, frame];
+}
+
+// A choice of the other rehearsals that are kept: the older of the two is the one before.
+function comparing(one) {
+  const others = reports.filter((other) => other.tool === "rehearse" && other.state === "done" && other.id !== one.id);
+  if (one.tool !== "rehearse" || !others.length) return [];
+  const label = node("label", `${say("compare with")} `);
+  const select = node("select");
+  select.append(Object.assign(node("option", say("choose another")), { value: "" }));
+  for (const other of others) select.append(Object.assign(node("option", `${other.verdict} · ${when(other).textContent} · ${titled(other)}`), { value: other.id }));
+  select.addEventListener("change", () => select.value && tried(async () => {
+    const made = await ask("compare", { one: one.id, other: select.value, language });
+    reports = [made, ...reports];
+    show(made.id, true);
+  }));
+  label.append(select);
+  return [label];
+}
+
+// A log that is dropped on the page is read here; a script or a folder's log is chosen where it lies.
+async function dropped(files) {
+  $("refused").textContent = "";
+  for (const file of files) {
+    const entry = entries.entries.find((one) => one.name === file.name && ["launch", "log", "records"].includes(one.kind));
+    if (entry?.kind === "launch") {
+      choose("before");
+      $("command").value = entry.command;
+      drawFolder();
+    } else if (entry?.kind === "log") {
+      choose("after");
+      logs = [...new Set([...logs, joined(folder, entry.name)])];
+      drawChosen();
+    } else if (/\.(sh|py|sbatch|slurm|ya?ml|json|ipynb|toml)$/.test(file.name)) {
+      $("refused").textContent = say("not here").replace("{name}", file.name);
+    } else {
+      choose("after");
+      $("log").value = await file.text();
+      $("log").focus();
+    }
+  }
 }
 
 function welcome() {
@@ -258,6 +300,7 @@ function welcome() {
     for (const [index, part] of say(`welcome ${name}`).split("**").entries()) line.append(index % 2 ? node("b", part) : part);
     made.append(line);
   }
+  made.append(node("p", say("drop")));
   return made;
 }
 
@@ -296,6 +339,12 @@ async function begin() {
   $("after").addEventListener("submit", (event) => {
     event.preventDefault();
     start("diagnose", { log: $("log").value, logs: logs.map(upTo), with_files: $("with_files").checked });
+  });
+  addEventListener("dragover", (event) => { if (event.dataTransfer.types.includes("Files")) event.preventDefault(); });
+  addEventListener("drop", (event) => {
+    if (!event.dataTransfer.files.length) return;
+    event.preventDefault();
+    tried(() => dropped([...event.dataTransfer.files]));
   });
   speak(language);
   await enter("");

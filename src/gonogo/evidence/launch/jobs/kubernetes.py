@@ -9,7 +9,7 @@ import yaml
 
 from gonogo.evidence.launch.jobs.pod import gpus_of, of_pod, replicas_of
 from gonogo.evidence.launch.jobs.workload import Workload
-from gonogo.evidence.launch.jobs.yaml_node import Word, YamlNode
+from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 
 _STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
 _CHANGES_OF_PODS = ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")
@@ -169,9 +169,10 @@ def _ray_job(node: YamlNode) -> Iterator[Workload]:
     asked = _run_time(spec["runtimeEnvYAML"])
     yield msgspec.structs.replace(
         work,
-        words=(Word("bash", here), Word("-c", here), entry.word()),
-        environment=work.environment | {name: Word(value.text, there) for name, value in asked["env_vars"].items()},
-        packages=tuple(Word(one.text, there) for one in _packages(asked["pip"]) if one.text),
+        words=(PlacedText("bash", here), PlacedText("-c", here), entry.word()),
+        environment=work.environment
+        | {name: PlacedText(value.text, there) for name, value in asked["env_vars"].items()},
+        packages=tuple(PlacedText(one.text, there) for one in _packages(asked["pip"]) if one.text),
         container=work.container if work.container.end else here,
     )
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from gonogo.evidence.launch.jobs.workload import Workload, size_in_bytes
-from gonogo.evidence.launch.jobs.yaml_node import Word, YamlNode
+from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 
 _GPU = re.compile(r"(?:nvidia\.com/gpu|huawei\.com/[Aa]scend\w*)$")
 _SHM = "/dev/shm"
@@ -37,11 +37,11 @@ def of_pod(
     words = [*(over["command"] if over["command"].node is not None else container["command"])]
     words += [*(over["args"] if over["args"].node is not None else container["args"])]
     environment = {
-        one["name"].text or "": Word(one["value"].text, one["value"].place)
+        one["name"].text or "": PlacedText(one["value"].text, one["value"].place)
         for holder in (container, over)
         for one in holder["env"]
     }
-    environment = {**{name: Word(value, spec.place) for name, value in added.items()}, **environment}
+    environment = {**{name: PlacedText(value, spec.place) for name, value in added.items()}, **environment}
     limits, pod = resources["limits"], works_on or spec
     count = nodes if isinstance(nodes, YamlNode) else nothing
     return Workload(
@@ -111,7 +111,7 @@ def _shm(spec: YamlNode, container: YamlNode) -> int | None:
     return None
 
 
-def _config_maps(spec: YamlNode, container: YamlNode) -> dict[str, Word]:
+def _config_maps(spec: YamlNode, container: YamlNode) -> dict[str, PlacedText]:
     """What the config maps of the same file put where: each key is a file."""
     maps = {one["metadata"]["name"].text: one["data"] for one in spec.beside() if one["kind"].text == "ConfigMap"}
     volumes = {one["name"].text: one["configMap"] for one in spec["volumes"] if one["configMap"].node is not None}
@@ -129,7 +129,7 @@ def _config_maps(spec: YamlNode, container: YamlNode) -> dict[str, Word]:
     return found
 
 
-def _expand_variables(word: Word, environment: dict[str, Word]) -> Word:
+def _expand_variables(word: PlacedText, environment: dict[str, PlacedText]) -> PlacedText:
     """``$(NAME)``, which Kubernetes itself replaces in commands and arguments."""
 
     def value(match: re.Match[str]) -> str:
@@ -138,4 +138,4 @@ def _expand_variables(word: Word, environment: dict[str, Word]) -> Word:
 
     if not word.text:
         return word
-    return Word(re.sub(r"\$\(([A-Za-z_]\w*)\)", value, word.text), word.place, word.style)
+    return PlacedText(re.sub(r"\$\(([A-Za-z_]\w*)\)", value, word.text), word.place, word.style)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gonogo.evidence.launch.jobs.workload import Workload, size_in_bytes
-from gonogo.evidence.launch.jobs.yaml_node import Word, YamlNode
+from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 
 _WORKDIR = "~/sky_workdir"
 _ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -27,9 +27,9 @@ def skypilot_task(node: YamlNode) -> Workload:
         "SKYPILOT_TASK_ID": "sky-task",
     }
     here = node["run"].place
-    words = {variable: Word(value, here) for variable, value in environment.items()}
+    words = {variable: PlacedText(value, here) for variable, value in environment.items()}
     for variables in (node["envs"], node["secrets"]):
-        words |= {variable: Word(value.text, value.place) for variable, value in variables.items()}
+        words |= {variable: PlacedText(value.text, value.place) for variable, value in variables.items()}
     memory = next((one["memory"].text for one in choices if one["memory"].text), "").rstrip("+x")
     instance = next((one["instance_type"].text for one in choices if one["instance_type"].text), None)
     folder = node["workdir"].text
@@ -39,7 +39,7 @@ def skypilot_task(node: YamlNode) -> Workload:
             mounts[there] = source.text
     return Workload(
         "SkyPilot",
-        (Word("bash", here), Word("-c", here), node["run"].word()),
+        (PlacedText("bash", here), PlacedText("-c", here), node["run"].word()),
         words,
         nodes,
         gpus,
@@ -64,8 +64,8 @@ def _accelerators(offered: YamlNode) -> tuple[str, str]:
     return name, count
 
 
-def _container_of(image: YamlNode) -> Word | None:
+def _container_of(image: YamlNode) -> PlacedText | None:
     """``docker:IMAGE``; other images are machines', whose names tell no versions."""
     if not (image.text or "").startswith("docker:"):
         return None
-    return Word((image.text or "").removeprefix("docker:"), image.place)
+    return PlacedText((image.text or "").removeprefix("docker:"), image.place)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.evidence.launch.jobs.yaml_node import Word
+from gonogo.evidence.launch.jobs.yaml_node import PlacedText
 from gonogo.evidence.source_file import Place
 
 _SHELLS = ("bash", "sh", "/bin/bash", "/bin/sh", "/usr/bin/bash")
@@ -20,8 +20,8 @@ class Workload(msgspec.Struct, frozen=True):
     """One job. Memory in bytes; None where it is not asked for."""
 
     kind: str
-    words: tuple[Word, ...]
-    environment: dict[str, Word]
+    words: tuple[PlacedText, ...]
+    environment: dict[str, PlacedText]
     nodes: int | None
     """None where it can't be told."""
     gpus: int | None
@@ -33,22 +33,22 @@ class Workload(msgspec.Struct, frozen=True):
     """Of /dev/shm; None where it is bounded by the memory alone, or by what is not known here."""
     container: Place
     """What runs the command: where a finding about it points."""
-    image: Word | None
+    image: PlacedText | None
     folder: str | None
     """Where it is started, in the image or on the rented machine."""
-    setup: Word | None = None
+    setup: PlacedText | None = None
     """What a shell runs before, on each node."""
-    packages: tuple[Word, ...] = ()
+    packages: tuple[PlacedText, ...] = ()
     """What is installed before, a requirement each."""
-    files: dict[str, Word] = {}
+    files: dict[str, PlacedText] = {}
     """What stands in the file itself and is mounted: by its path in the container."""
     mounts: dict[str, str] = {}
     """Folders and files that are brought along: their path there, and where they are here, from the file's folder."""
-    numbers: tuple[Word, ...] = ()
+    numbers: tuple[PlacedText, ...] = ()
     """How many nodes and accelerators, as they are written."""
 
 
-def script_of(work: Workload) -> Word | None:
+def script_of(work: Workload) -> PlacedText | None:
     """The code of ``bash -c CODE``, where the job's command is that, also behind an image's entry point."""
     *_before, shell, option, code = (None, None, *work.words) if len(work.words) > 2 else (None, None, None)
     if shell is None or option is None or code is None:

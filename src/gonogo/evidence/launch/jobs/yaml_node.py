@@ -11,7 +11,7 @@ import msgspec
 from gonogo.evidence.source_file import Place, SourceFile
 
 
-class Word(msgspec.Struct, frozen=True):
+class PlacedText(msgspec.Struct, frozen=True):
     """A text of the file, and where it stands; ``text`` is None where the queue makes it."""
 
     text: str | None
@@ -80,6 +80,6 @@ class YamlNode:
         )
         return Place(self.source, start, max(start, end))
 
-    def word(self) -> Word:
+    def word(self) -> PlacedText:
         """A scalar with its place."""
-        return Word(self.text, self.place, getattr(self.node, "style", None) or "")
+        return PlacedText(self.text, self.place, getattr(self.node, "style", None) or "")

@@ -208,7 +208,11 @@ def _call_of_launcher(launcher: LauncherDescription, words: list[ShellWord]) -> 
         inner = _launcher_call(list(rest))
         if inner is not None:
             return msgspec.structs.replace(inner, launcher=launcher.name, launcher_options=own)
-    return _call_of_program(launcher.name, own, kind, rest)
+    call = _call_of_program(launcher.name, own, kind, rest)
+    name = rest[0].value or ""
+    if own.get("no_python").known and name and "/" not in name and not PurePath(name).suffix:
+        return msgspec.structs.replace(call, console_script=name)  # looked for on PATH, as by `which`
+    return call
 
 
 def _unread_options(own: CommandOptions, rest: tuple[ShellWord, ...]) -> tuple[ShellWord, ...]:

@@ -114,6 +114,7 @@ function drawTimeline(host, said, timeline) {
     value: (plot, bytes) => (bytes === null ? "" : size(bytes)),
   }));
   const axis = axisStyle();
+  let drawBelow = () => {};
   const plot = new uPlot({
     width: host.clientWidth, height: 320, scales: { x: { time: false }, y: { range: (u, low, high) => [0, high * 1.13 || 1] } },
     axes: [
@@ -122,7 +123,7 @@ function drawTimeline(host, said, timeline) {
     ],
     series: [{ label: say("allocations") }, ...areas, ...rest],
     hooks: {
-      draw: [phaseBands(timeline), marksOf(timeline, peak)],
+      draw: [phaseBands(timeline), marksOf(timeline, peak), () => drawBelow()],
       setCursor: [(u) => {
         if (u.cursor.idx == null) u.setLegend({ idx: peak }, false); // unasked it tells of the peak: on paper, and to a finger
         said.textContent = u.cursor.idx == null ? `▼ ${say("peak")} ${describe(timeline, peak)}` : describe(timeline, u.cursor.idx);
@@ -132,6 +133,24 @@ function drawTimeline(host, said, timeline) {
   }, [at, ...sums.toReversed(), ...lines.map((line) => line.values)], host);
   plot.peak = peak;
   host.plot = plot;
+  drawBelow = addLanes(plot, timeline);
+  drawBelow();
+}
+
+// From a finding to its moment: the chart shows that device, and tells of that point.
+function goToMoment(event) {
+  const { timeline, point } = event.currentTarget.dataset;
+  const part = shown().querySelector('.over-time[data-kind="held"]').closest("section");
+  const select = part.querySelector(".chooser select");
+  if (select.value !== timeline) {
+    select.value = timeline;
+    draw();
+  }
+  const host = part.querySelector(".over-time");
+  whole(host.plot);
+  part.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+  host.focus({ preventScroll: true });
+  setTimeout(() => host.plot.setCursor({ left: host.plot.valToPos(host.plot.data[0][Number(point)], "x"), top: 10 }), 50);
 }
 
 function zoom(plot, factor) {
@@ -163,24 +182,26 @@ function onKey(event) {
 
 function draw() {
   const page = shown();
-  const host = page.querySelector(".over-time");
-  const chosen = page.querySelector(".chooser select");
-  if (host) {
-    if (data.steps) drawSteps(host, page.querySelector(".at"), data.steps, chosen.value);
-    else drawTimeline(host, page.querySelector(".at"), data.timelines[Number(chosen.value)]);
+  let chosen = null;
+  for (const host of page.querySelectorAll(".over-time")) {
+    const part = host.closest("section");
+    const { value } = part.querySelector(".chooser select");
+    const said = part.querySelector(".at");
+    if (host.dataset.kind === "compared") drawCompared(host, said, data.compared.pairs[Number(value)]);
+    else if (data.steps) drawSteps(host, said, data.steps, value);
+    else drawTimeline(host, said, data.timelines[Number((chosen = value))]);
   }
   for (const lanes of page.querySelectorAll(".lanes")) lanes.parentElement.scrollLeft = lanes.scrollWidth; // where they part
   const icicle = page.querySelector(".icicle");
-  if (icicle) drawModules(icicle, (moduleRoot = moduleTree(data.modules.lists[data.modules.of[Number(chosen?.value ?? 0)] ?? 0])));
+  if (icicle) drawModules(icicle, (moduleRoot = moduleTree(data.modules.lists[data.modules.of[Number(chosen ?? 0)] ?? 0])));
 }
 
 function speak(chosen) {
-  const before = document.querySelectorAll(".chooser select");
-  const selected = [...before].find((one) => one.closest(".tongue").lang === language)?.value;
+  const choices = (tongue) => [...document.querySelectorAll(`.tongue[lang="${tongue}"] .chooser select`)];
+  for (const [index, select] of choices(chosen).entries()) select.value = choices(language)[index].value;
   language = document.documentElement.lang = chosen;
   for (const tongue of document.querySelectorAll(".tongue")) tongue.hidden = tongue.lang !== chosen;
   for (const button of document.querySelectorAll("[data-language]")) button.setAttribute("aria-pressed", String(button.dataset.language === chosen));
-  for (const select of before) if (selected !== undefined) select.value = selected;
   draw();
 }
 
@@ -227,6 +248,7 @@ async function copy(event) {
 }
 
 for (const button of document.querySelectorAll("[data-language]")) button.addEventListener("click", () => speak(button.dataset.language));
+for (const button of document.querySelectorAll(".moment")) button.addEventListener("click", goToMoment);
 for (const button of document.querySelectorAll(".copy")) button.addEventListener("click", copy);
 for (const select of document.querySelectorAll(".chooser select")) select.addEventListener("change", draw);
 for (const host of document.querySelectorAll(".over-time")) host.addEventListener("keydown", onKey);
@@ -248,7 +270,7 @@ const openChosen = () => {
 for (const point of document.querySelectorAll(".scatter a")) point.addEventListener("click", () => setTimeout(openChosen));
 openChosen();
 const asked = document.querySelector(`[data-language="${CSS.escape(location.hash.slice(1))}"]`);
-addEventListener("resize", () => { const host = shown().querySelector(".over-time"); if (host?.plot) host.plot.setSize({ width: host.clientWidth, height: 320 }); });
+addEventListener("resize", () => { for (const host of shown().querySelectorAll(".over-time")) host.plot?.setSize({ width: host.clientWidth, height: 320 }); });
 for (const [event, is] of [["beforeprint", true], ["afterprint", false]]) {
   addEventListener(event, () => {
     printing = is;

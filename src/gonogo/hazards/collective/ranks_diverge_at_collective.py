@@ -1,0 +1,61 @@
+from collections.abc import Iterator
+
+from gonogo.evidence.dumps.collective_mismatch import find_mismatch
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
+from gonogo.hazards.collective import _recorded as recorded
+from gonogo.hazards.facts.all_ranks import groups_of_all, in_same_order, same_way, sent_and_received_at_once
+from gonogo.hazards.facts.leaf_modules import made_leaves
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
+
+_ZERO_3 = Text(
+    "Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, with its "
+    "result times zero where it isn't wanted; or ZeRO-2",
+    "ZeRO-3 下每个 rank 必须以相同顺序运行相同的模块：在所有 rank 上都运行该模块，不需要时把结果乘以零；或使用 ZeRO-2",
+)
+_SAME_WAY = Text(
+    "Have all ranks go the same way: decide on a value that they share (all_reduce or broadcast it before the branch), "
+    "and move the call out of what only some of them run",
+    "让所有 rank 走同一分支：根据共享的值来判断（分支之前先对它做 all_reduce 或 broadcast），并把调用移到只有部分 rank "
+    "会执行的代码之外",
+)
+_ORDER = Text(
+    "Make the calls in the same order on every rank, e.g. over sorted names",
+    "在每个 rank 上以相同顺序调用，例如按名称排序",
+)
+
+
+class RanksDivergeAtCollective(Hazard):
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """A divergence that no narrower hazard explains."""
+        divergence = rank_divergence(record)
+        if divergence is None:
+            return
+        telling = divergence.telling_side()
+        cure = (_ZERO_3, _SAME_WAY) if divergence.gathers and divergence.zero_stage == 3 else (_SAME_WAY,)
+        if not divergence.own_guards(telling):
+            cure = (*cure, _ORDER)
+        yield self.divergence_finding(divergence, telling, cure=cure)
+
+    def in_log(self, log: FailureLog) -> Findings:
+        """Flight Recorder dumps of ranks that made other calls under one number."""
+        unlike = find_mismatch(log.dumps)
+        if unlike is not None and unlike.kind == "other-call":
+            yield self.finding(
+                recorded.describe_mismatch(unlike),
+                certainty=Certainty.LIKELY,
+                cure=(_SAME_WAY, _ORDER),
+                spans=recorded.span(unlike),
+                ranks=(*unlike.waiting, *unlike.others),
+                confirm=recorded.LOOK_AT_LOGS,
+            )
+
+    def rehearsed_fixes(self, finding: Finding, record: RehearsalRecord, run: Run) -> Iterator[Fix]:
+        """The ranks go the same way, in the same order."""
+        divergence = rank_divergence(record)
+        if divergence is not None:
+            yield from same_way(divergence, run)
+            yield from made_leaves(divergence, run)
+            yield from in_same_order(divergence, run)
+            yield from sent_and_received_at_once(divergence, run)
+            yield from groups_of_all(divergence, run)

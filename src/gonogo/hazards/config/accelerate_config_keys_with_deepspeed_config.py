@@ -1,0 +1,112 @@
+from gonogo.evidence.config.accelerate import AccelerateConfig
+from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Field, Findings, Hazard, Run, Text
+
+# accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks; with the key of the JSON that says
+# the same.
+_REFUSED = {
+    "gradient_accumulation_steps": ("gradient_accumulation_steps",),
+    "gradient_clipping": ("gradient_clipping",),
+    "zero_stage": ("zero_optimization", "stage"),
+    "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
+    "offload_param_device": ("zero_optimization", "offload_param", "device"),
+    "offload_param_nvme_path": ("zero_optimization", "offload_param", "nvme_path"),
+    "offload_optimizer_nvme_path": ("zero_optimization", "offload_optimizer", "nvme_path"),
+    "zero3_save_16bit_model": ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
+}
+Keys = tuple[str, ...]
+
+
+class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """The refused keys of the YAML, all in one finding."""
+        yaml = run.accelerate
+        if yaml is None or not yaml.deepspeed_on:
+            return
+        json_file = _json_of(run, yaml)
+        if json_file is None:
+            return
+        wrong: list[tuple[Keys, Field]] = []
+        for name in _REFUSED:
+            keys = ("deepspeed_config", name)
+            if _set(field := yaml.get(*keys)):
+                wrong.append((keys, field))
+        precision = yaml.get("mixed_precision")
+        if _set(precision) and not (run.launch is not None and "mixed_precision" in run.launch.launcher_options):
+            wrong.append((("mixed_precision",), precision))
+        if not wrong:
+            return
+        only_precision = len(wrong) == 1 and wrong[0][0] == ("mixed_precision",)
+        names = ", ".join(keys[-1] for keys, _ in wrong)
+        in_json = _said_by_json(wrong, run.config)
+        yield self.finding(
+            Text(
+                "{file} is given as DeepSpeed config, and accelerate's YAML sets {names} as well: accelerate stops "
+                "with a ValueError, whatever the values.",
+                "已指定 DeepSpeed 配置 {file}，而 accelerate 的 YAML 又设置了 {names}：无论取值如何，accelerate 都会以 "
+                "ValueError 停止。",
+            ).format(file=json_file.value, names=names),
+            certainty=Certainty.LIKELY if only_precision and run.launch is None else Certainty.CERTAIN,
+            cure=(
+                (
+                    Text(
+                        "Remove {names} from the YAML: {file} already sets it",
+                        "从 YAML 中删除 {names}：{file} 已有设置",
+                    )
+                    if in_json
+                    else Text(
+                        "Remove {names} from the YAML, and say it in {file}",
+                        "从 YAML 中删除 {names}，改在 {file} 中设置",
+                    )
+                ).format(names=names, file=json_file.value),
+                Text("Or give no DeepSpeed JSON, and keep the YAML", "或不给 DeepSpeed JSON，只保留 YAML"),
+            ),
+            spans=(
+                *(field.span() for _, field in wrong),
+                json_file.span(Text("the DeepSpeed config", "DeepSpeed 配置")),
+            ),
+            fixes=fix_of(
+                Text("Remove {names} from the YAML", "从 YAML 中删除 {names}").format(names=names),
+                *(lambda keys=keys: yaml.removing(*keys) for keys, _ in wrong),
+                safe=in_json,
+            ),
+            confirm=(
+                Text(
+                    "accelerate launch is not given --mixed_precision", "accelerate launch 没有给出 --mixed_precision"
+                ),
+            )
+            if only_precision and run.launch is None
+            else (),
+        )
+
+
+def _set(field: Field) -> bool:
+    return not field.absent and not (field.known and field.value is None)
+
+
+def _json_of(run: Run, yaml: AccelerateConfig) -> Field | None:
+    """Where a DeepSpeed JSON is named: in the YAML, or by an option that reaches the same plugin."""
+    named = yaml.get("deepspeed_config", "deepspeed_config_file")
+    if named.known and named.value not in (None, "none"):
+        return named
+    if run.launch is None:
+        return None
+    option = run.launch.launcher_options.get("deepspeed_config_file")
+    if option.string:
+        return option
+    option = run.launch.options.get("deepspeed")
+    return option if option.string and option.string.endswith(".json") and with_trainer(run) else None
+
+
+def _said_by_json(wrong: list[tuple[Keys, Field]], config: DeepSpeedConfig | None) -> bool:
+    """Whether the JSON says all of it already, so that nothing is lost with the YAML's keys."""
+    if config is None:
+        return False
+    for keys, field in wrong:
+        if keys == ("mixed_precision",):
+            word = str(field.value).lower()
+            if word in ("fp16", "bf16") and not config.raw(word, "enabled").known:
+                return False
+        elif not config.raw(*_REFUSED[keys[-1]]).known and str(field.value).lower() not in ("none", "false", "no"):
+            return False
+    return True

@@ -1,0 +1,63 @@
+from collections.abc import Iterator
+
+from gonogo.hazards.facts.how_it_trains import with_trainer
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Severity, Text
+
+_NAMES = {"fp16": "float16", "bf16": "bfloat16"}
+_TYPES = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16", "bf16": "bf16"}
+
+
+class Weights16BitDtypeMismatch(Hazard):
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """What is loaded, by option or in the script, against what the arguments or the config train in."""
+        trained = _training_dtype(run)
+        if trained is None:
+            return
+        wanted, because = trained
+        for name, field in _weight_dtypes(run):
+            loaded = _TYPES.get(str(field.value).rpartition(".")[2].lower())
+            if loaded is None or loaded == wanted:
+                continue
+            yield self.finding(
+                Text(
+                    "The weights are loaded as {loaded} and trained in {wanted}: what {loaded} can't hold is lost "
+                    "before training begins.",
+                    "权重以 {loaded} 加载，却用 {wanted} 训练：{loaded} 存不下的信息在训练前就已丢失。",
+                ).format(loaded=loaded, wanted=wanted),
+                severity=Severity.WARNING,
+                certainty=Certainty.LIKELY,
+                cure=Text('Set {name} to {type} or "auto"', '把 {name} 设为 {type} 或 "auto"').format(
+                    name=name, type=_NAMES[wanted]
+                ),
+                spans=(field.span(), because.span(Text("trained in {w}", "用 {w} 训练").format(w=wanted))),
+            )
+            return
+
+
+def _training_dtype(run: Run) -> tuple[str, Field] | None:
+    """The one 16-bit type that the run surely trains in, and what says so."""
+    switched_on: list[tuple[str, Field]] = []
+    for name in ("fp16", "bf16"):
+        argument = run.arguments.get(name) if with_trainer(run) else Field.missing()
+        config = run.config.raw(name, "enabled") if run.config is not None else Field.missing()
+        if argument.truth is True:
+            switched_on.append((name, argument))
+        elif config.truth is True:
+            switched_on.append((name, config))
+    return switched_on[0] if len(switched_on) == 1 else None
+
+
+def _weight_dtypes(run: Run) -> Iterator[tuple[str, Field]]:
+    """The types of the weights: ``--torch_dtype``, and ``from_pretrained`` of a model that is trained."""
+    if with_trainer(run):
+        for name in ("torch_dtype", "model_dtype"):
+            field = run.arguments.get(name)
+            if field.string and run.arguments.source_of(name) != "script":
+                yield name, field
+    calls = [call for script in run.scripts for call in script.calls("*.from_pretrained") if "Model" in call.name]
+    if len(calls) != 1 or calls[0].has("quantization_config"):
+        return  # of several models one may only be evaluated
+    for name in ("torch_dtype", "dtype"):
+        field = calls[0].keyword(name)
+        if field.known and isinstance(field.value, str):
+            yield name, field

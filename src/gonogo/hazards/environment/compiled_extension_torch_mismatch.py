@@ -1,0 +1,47 @@
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.hazards.facts.installed import describe_package, span_of, together
+from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, match_of
+from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
+
+_OTHERS = Pattern(
+    r"(?:flash_attn\w*|rotary_emb|xentropy_cuda_lib|dropout_layer_norm|libbitsandbytes\w*|torchvision|torchaudio|xformers"
+    r"|libtorch\w*|libc10\w*|torch/_C|libaoti\w*|_dl|libtorch_npu|libtbe_adapter|libatb|libasdops)\S*\.so"
+    r"|torch_npu|nnal/atb"
+)
+"""Libraries of which other hazards tell, and torch's own."""
+_BUILT_FOR = Pattern(r"(?:torch|pt)\.?(\d+)\.?(\d+)")
+_KNOWN = ("flash-attn", "torchvision", "torchaudio", "xformers", "triton")
+
+
+class CompiledExtensionTorchMismatch(LoggedHazard):
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
+        """None for libraries that other hazards tell of, and for torch's own."""
+        match = match_of(sign.says, evidence)
+        return None if match is None or _OTHERS.search(match.group(0)) else sign.certainty
+
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """A wheel whose version tells another torch than the one beside it (``2.2.4+cu12torch2.5cxx11abiFALSE``)."""
+        torch = environment.version("torch")
+        if torch is None:
+            return
+        for name in environment.packages:
+            version = environment.version(name)
+            if name in _KNOWN or version is None or version.local is None or not together(environment, name, "torch"):
+                continue
+            named = _BUILT_FOR.search(version.local)
+            if named is None or named.groups() == tuple(map(str, torch.release[:2])):
+                continue
+            yield self.finding(
+                Text(
+                    "{package} was built for torch {built}, and {torch} is beside it.",
+                    "{package} 针对 torch {built} 构建，而一同安装的是 {torch}。",
+                ).format(
+                    package=describe_package(environment, name),
+                    built=".".join(map(str, named.groups())),
+                    torch=describe_package(environment, "torch"),
+                ),
+                certainty=Certainty.LIKELY,
+                cure=self.cures,
+                spans=(span_of(environment, name), span_of(environment, "torch")),
+                confirm=self.confirm,
+            )

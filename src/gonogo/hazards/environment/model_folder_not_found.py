@@ -1,0 +1,20 @@
+from gonogo.hazards.log_rule import LoggedHazard
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+
+
+class ModelFolderNotFound(LoggedHazard):
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A path with ``~`` that nothing resolves."""
+        for call in script.calls("*.from_pretrained", "vllm.LLM", "*.snapshot_download"):
+            given = call.argument(0)
+            if given.string is not None and given.string.startswith("~/"):
+                yield self.finding(
+                    Text(
+                        "`{path}` is not resolved by Python: it is taken for the name of a repository, and refused.",
+                        "Python 不会展开 `{path}`：它会被当作仓库名而遭拒绝。",
+                    ).format(path=given.string),
+                    certainty=Certainty.LIKELY,
+                    cure=self.cures[1],
+                    spans=call.place.span(),
+                    confirm=self.confirm,
+                )

@@ -1,0 +1,34 @@
+from gonogo.hazards.rule import Certainty, Environment, Findings, Run, Text
+from gonogo.hazards.version_rule import UnfitVersions
+
+
+class Numpy2WithOlderTorch(UnfitVersions):
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """numpy 2 beside such a torch, or a list that pins the torch and lets pip take numpy 2."""
+        yield from super().in_environment(environment, run)
+        numpy, torch = environment.packages.get("numpy"), environment.packages.get("torch")
+        if numpy is None or torch is None or torch.place is None or numpy.place is None or torch.version is None:
+            return
+        if _below_2(numpy.specifier) or not environment.within("torch", "<2.3"):
+            return
+        if any("<2" in each.specifier.replace(" ", "").split(",") for each in environment.packages.values()):
+            return
+        yield self.finding(
+            Text(
+                "torch {torch} was compiled for numpy 1 and names no upper limit, and the list leaves numpy open "
+                "({specifier}): pip takes numpy 2.",
+                "torch {torch} 针对 numpy 1 编译且没有上限，而清单没有限制 numpy（{specifier}）：pip 会安装 numpy 2。",
+            ).format(torch=torch.version, specifier=f"numpy{numpy.specifier}"),
+            certainty=Certainty.LIKELY,
+            cure=Text("Write numpy<2 in the list", "在清单中写明 numpy<2"),
+            spans=(numpy.place.span(), torch.place.span()),
+            fixes=self.fix(Text("Limit numpy", "限制 numpy"), edit, safe=False)
+            if (edit := numpy.replacing("<2")) is not None
+            else (),
+            confirm=Text("pip install says numpy-2", "pip install 显示 numpy-2"),
+        )
+
+
+def _below_2(specifier: str) -> bool:
+    """Whether a specifier has an upper limit, which numpy 2 may be above."""
+    return any(sign in specifier for sign in ("<", "==", "~="))

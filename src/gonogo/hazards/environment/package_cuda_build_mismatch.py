@@ -1,0 +1,44 @@
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.hazards.facts.installed import describe_package, span_of, together
+from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, log_mentions
+from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
+
+_CUDA = Pattern(r"^cu(\d\d)\d+")
+_OF_OTHERS = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)|libbitsandbytes|import bitsandbytes")
+"""What loads such a library too, and has a hazard of its own."""
+
+
+class PackageCudaBuildMismatch(LoggedHazard):
+    def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
+        """Possible where the log speaks of a package whose own hazard tells of such a library."""
+        return Certainty.POSSIBLE if log_mentions(log, _OF_OTHERS) else sign.certainty
+
+    def in_environment(self, environment: Environment, run: Run) -> Findings:
+        """A package whose version names another CUDA than torch's does (``+cu130`` beside ``+cu128``)."""
+        torch = environment.version("torch")
+        mine = _CUDA.search(torch.local or "") if torch is not None else None
+        if torch is None or mine is None:
+            return
+        for name in environment.packages:
+            version = environment.version(name)
+            local = version.local if version is not None else None
+            named = _CUDA.search(local or "")
+            if name == "torch" or named is None or named.group(1) == mine.group(1):
+                continue
+            if not together(environment, name, "torch"):
+                continue
+            yield self.finding(
+                Text(
+                    "{package} is built for CUDA {built}, and {torch} for CUDA {cuda}.",
+                    "{package} 针对 CUDA {built} 构建，而 {torch} 针对 CUDA {cuda}。",
+                ).format(
+                    package=describe_package(environment, name),
+                    built=named.group(1),
+                    torch=describe_package(environment, "torch"),
+                    cuda=mine.group(1),
+                ),
+                certainty=Certainty.LIKELY,
+                cure=self.cures,
+                spans=(span_of(environment, name), span_of(environment, "torch")),
+                confirm=self.confirm,
+            )

@@ -1,0 +1,55 @@
+import ast
+
+from gonogo.hazards.facts.zero_files import (
+    before_initialize,
+    gathered,
+    is_engine,
+    is_trained,
+    name_of,
+    stage_span,
+    tests_the_stage,
+    text_of,
+)
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.zero3._loading import knows_zero3, model_loads, variable_of
+
+
+class Zero3CopyOfPartitionedModel(Hazard):
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """``copy.deepcopy`` of the engine, its module, or a model that was loaded under ``zero.Init``."""
+        if run.zero_stage != 3 or b"deepcopy" not in script.source.data:
+            return
+        for call in script.calls("copy.deepcopy"):
+            model = call.node.args[0] if call.node.args else None
+            if model is None or gathered(script, call.node) or tests_the_stage(script, call.node):
+                continue
+            if not _is_partitioned(script, call.node, model):
+                continue
+            yield self.finding(
+                Text(
+                    "`{code}` copies a model that ZeRO-3 has partitioned: the copy's parameters are empty tensors of "
+                    "shape [0], which no engine gathers.",
+                    "`{code}` 复制了已被 ZeRO-3 切分的模型：副本的参数是形状 [0] 的空张量，没有引擎聚合它们。",
+                ).format(code=text_of(script, call.node)),
+                certainty=Certainty.LIKELY,
+                severity=Severity.ERROR,
+                cure=Text(
+                    "Load the second model by from_pretrained and hand it to DeepSpeed too, or copy before "
+                    "deepspeed.initialize",
+                    "用 from_pretrained 加载第二个模型并同样交给 DeepSpeed，或在 deepspeed.initialize 之前复制",
+                ),
+                spans=(call.place.span(), stage_span(run)),
+                confirm=Text("The copy is run, or its weights are read", "会运行该副本，或读取其权重"),
+            )
+
+
+def _is_partitioned(script: Script, call: ast.Call, model: ast.expr) -> bool:
+    inner = model.value if isinstance(model, ast.Attribute) and model.attr == "module" else model
+    if is_engine(script, inner):
+        return True
+    name = name_of(model)
+    for load in model_loads(script):
+        if variable_of(script, load.node) == name and load.line < call.lineno:
+            return knows_zero3(script, load.node) is True
+    own = next(script.calls("deepspeed.initialize"), None) is not None
+    return own and is_trained(script, name) and not before_initialize(script, call)

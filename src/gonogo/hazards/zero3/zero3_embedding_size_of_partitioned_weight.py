@@ -1,0 +1,50 @@
+import ast
+
+from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage, text_of
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.zero3._loading import knows_zero3
+
+
+class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
+    def in_script(self, script: Script, run: Run) -> Findings:
+        """A size that decides about a resize, read from the weight itself."""
+        if run.zero_stage != 3 or b"put_embeddings()" not in script.source.data:
+            return
+        for node in script.nodes(ast.Subscript):
+            found = _layer(script, node)
+            if found is None or gathered(script, node) or tests_the_stage(script, node):
+                continue
+            if knows_zero3(script, node) is False:
+                continue
+            layer, method = found
+            edit = script.replacing(node, text_of(script, layer, 500) + ".num_embeddings")
+            yield self.finding(
+                Text(
+                    "`{code}` is 0 under ZeRO-3: the weight is partitioned, and has shape [0] until it is gathered.",
+                    "`{code}` 在 ZeRO-3 下为 0：权重已被切分，聚合之前其形状为 [0]。",
+                ).format(code=text_of(script, node)),
+                certainty=Certainty.LIKELY,
+                severity=Severity.WARNING,
+                cure=Text(
+                    "Use get_input_embeddings().num_embeddings, or model.config.vocab_size",
+                    "使用 get_input_embeddings().num_embeddings 或 model.config.vocab_size",
+                ),
+                spans=(script.place(node).span(), stage_span(run)),
+                fixes=self.fix(Text("Read the layer's num_embeddings", "改读该层的 num_embeddings"), edit, safe=False)
+                if edit and method == "get_input_embeddings"
+                else None,
+                confirm=Text("The size is used to resize or to check", "该大小用于调整或检查"),
+            )
+
+
+def _layer(script: Script, node: ast.Subscript) -> tuple[ast.expr, str] | None:
+    """The layer of ``…get_input_embeddings().weight.shape[0]``, and the method that gives it."""
+    shape = node.value
+    if not isinstance(shape, ast.Attribute) or shape.attr != "shape" or not isinstance(node.slice, ast.Constant):
+        return None
+    weight = script.bound_to(shape.value)
+    if node.slice.value != 0 or not isinstance(weight, ast.Attribute) or weight.attr != "weight":
+        return None
+    made = script.bound_to(weight.value)
+    method = script.call_at(made).method if isinstance(made, ast.Call) else ""
+    return (weight.value, method) if method in ("get_input_embeddings", "get_output_embeddings") else None

@@ -1,0 +1,146 @@
+"""The columns that scripts ask rows for, by what stands in them; and what separates them in a file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+
+from gonogo.evidence.run import Run
+from gonogo.evidence.script.script import Script
+from gonogo.evidence.training_arguments import Arguments
+from gonogo.prepare.generated.rows import TEMPLATE, kind_by_name
+from gonogo.prepare.named_inputs import given_to
+
+_COLUMN_OPTION = re.compile(
+    r"(?:.*[._])?(text|messages|conversations|prompt|completion|response|question|answer|input|output|chosen|rejected"
+    r"|label|image|images|img|video|videos|audio|caption)_(?:key|column|field|column_name)$"
+)
+_SEPARATOR_OPTION = re.compile(r"-*(?:\w+[-_])?(?:separator|sep|delimiter)")
+_READERS = ("*.read_csv", "csv.reader", "csv.DictReader")
+
+
+def columns_in(scripts: Sequence[Script]) -> tuple[str, ...]:
+    """The names by which scripts ask rows for something, most asked first: ``row["text"]``, ``row.get("text")``."""
+    counted: dict[str, int] = {}
+    for script in scripts:
+        found = [script.field(node.slice).string for node in script.nodes(ast.Subscript)
+                 if isinstance(node.slice, ast.Constant) and isinstance(node.ctx, ast.Load)]  # fmt: skip
+        found += [call.argument(0).string for call in script.calls("*.get", "*.pop") if call.node.args]
+        for node in script.nodes(ast.Constant):
+            if isinstance(node.value, str) and "{" in node.value:  # "### Instruction:\n{instruction}"
+                found += re.findall(r"\{(\w+)\}", node.value)
+        found += [
+            node.left.value
+            for node in script.nodes(ast.Compare)
+            if isinstance(node.left, ast.Constant)
+            and isinstance(node.ops[0], ast.In)
+            and isinstance(node.left.value, str)
+        ]
+        for name in found:
+            if name and name.isidentifier():
+                counted[name] = counted.get(name, 0) + 1
+    return tuple(sorted(counted, key=lambda name: (-counted[name], name)))
+
+
+def texts_in(scripts: Sequence[Script]) -> tuple[str, ...]:
+    """The columns whose rows scripts give to a tokenizer as they are: ``tokenizer(rows["sentence"])``."""
+    found: dict[str, None] = {}
+    for script in scripts:
+        for call in script.calls("tokenizer", "*.tokenizer"):
+            node = given_to(call, 0, "text")
+            bound = script.bound_to(node) if node is not None else None
+            if isinstance(bound, ast.Subscript) and (name := script.field(bound.slice).string):
+                found[name] = None
+    return tuple(found)
+
+
+def columns_in_options(arguments: Arguments) -> tuple[str, ...]:
+    """The columns that options name, each as ``name:kind``: ``--text_column body``, ``data.messages_key=messages``."""
+    in_template = arguments.get(TEMPLATE).truth
+    found: dict[str, str] = {}
+    for name in arguments.names():
+        match = _COLUMN_OPTION.match(name.lower())
+        column = arguments.get(name).string
+        if match is None or not column or arguments.source_of(name) == "script":
+            continue
+        is_chat = match[1] in ("chosen", "rejected") and in_template
+        found[column] = "chat" if is_chat or match[1] == "conversations" else kind_by_name(match[1])
+    return tuple(f"{column}:{kind}" for column, kind in found.items())
+
+
+def csv_separator(run: Run) -> str:
+    """By the option of the launch, the option's default, else the only one that its readers are given; "": not told."""
+    for name in run.arguments.names():
+        value = run.arguments.get(name).string if _SEPARATOR_OPTION.fullmatch(name.lower()) else None
+        if value is not None and (told := _one(value)):
+            return told
+    defaults: set[str] = set()
+    read: set[str | None] = set()
+    for script in run.scripts:
+        for call in script.calls("*.add_argument"):
+            option = call.argument(0).string
+            if option is not None and _SEPARATOR_OPTION.fullmatch(option.lower()):
+                defaults.add(_one(call.keyword("default").string or ""))
+        for call in script.calls(*_READERS):
+            given = next((one for one in (call.keyword("sep"), call.keyword("delimiter")) if not one.absent), None)
+            read.add("," if given is None else given.string)
+    only = [next(iter(found)) for found in (defaults, read) if len(found) == 1]
+    return next((_one(told) for told in only if told), "")
+
+
+def _one(text: str) -> str:
+    """The character that a text stands for."""
+    text = {"\\t": "\t", "tab": "\t", "comma": ","}.get(text.lower(), text)
+    return text if len(text) == 1 else ""
+
+
+_MAX_ROWS = 4096
+_MAX_TOKENS = 2_000_000
+"""Of made text: what a step takes beyond that is left to the program's own word that there is too little."""
+_BATCH = ("batch_size", "train_batch_size", "global_batch_size", "per_device_train_batch_size", "per_gpu_batch_size")
+_ACCUMULATED = ("gradient_accumulation_steps", "accum_freq", "accumulation_steps", "grad_accum_steps", "accum_iter")
+
+
+def rows_of_two_batches(run: Run, tokens: int = 0) -> int:
+    """Rows of two steps of all ranks, ``tokens`` each; 0 where no batch is stated, or where they are too many."""
+    batch, accumulated = _whole_number(run, _BATCH), _whole_number(run, _ACCUMULATED) or 1
+    rows = min(2 * batch * accumulated * (run.world_size or 8), _MAX_ROWS)
+    return rows if rows * tokens <= _MAX_TOKENS else 0
+
+
+_SELECTING_CALLS = ("*.select", "*.take", "*.skip", "*.train_test_split")
+_MAX_TAKEN_TOKENS = 24_000_000
+
+
+def rows_taken(run: Run, name: str, tokens: int = 0) -> int:
+    """The rows of a fixed number that its scripts take out of a data set, ``tokens`` each; 0 where they are too many.
+
+    ``select(range(500))``, ``take(500)``, ``train_test_split(test_size=500)``: held out, they leave none of fewer rows.
+    """
+    taken = [0]
+    for script in run.scripts:
+        for call in script.calls(*_SELECTING_CALLS):
+            opened = {one.value for one in ast.walk(call.node.func) if isinstance(one, ast.Constant)}
+            if name not in opened and any(isinstance(one, str) and "/" in one for one in opened):
+                continue  # of another data set, which is opened in the same expression
+            of_split = call.name.endswith("split")
+            given = call.keyword("test_size") if of_split else call.argument(0)
+            passed = [one.value for one in call.node.keywords if one.arg == "test_size"] if of_split else call.node.args
+            node = next(iter(passed), None)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+                taken += [end.value for end in map(script.field, node.args[:2]) if isinstance(end.value, int)]
+            elif call.name.endswith("select"):
+                continue
+            elif isinstance(given.value, int):
+                taken.append(given.value)
+            elif isinstance(node, ast.Attribute):  # take(args.size_valid_set)
+                taken.append(_whole_number(run, (node.attr,)))
+    rows = max(taken)
+    return rows if rows * tokens <= _MAX_TAKEN_TOKENS else 0
+
+
+def _whole_number(run: Run, names: tuple[str, ...]) -> int:
+    stated = next((run.arguments.get(name) for name in names if run.arguments.get(name).known), None)
+    text = str(stated.value) if stated is not None else ""
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,330 @@
+"""Failures that may come of the packages here, which are not those of the run: told as a limit, never as certain.
+
+A module that is not installed on this machine may well be on the one that trains, where the project's files ask for it;
+and what an API of another version than the project pins refuses says nothing of the pinned one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.reading import read_environment
+from gonogo.evidence.paths import exists, folders_upward, is_file, resolved
+from gonogo.evidence.rehearsal.chain import chain_of
+from gonogo.evidence.rehearsal.failures import REFUSED_CALL, last_outside_torch
+from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.prepare.packages.installed import installed_version
+
+_PIP = re.compile(r"\b(?:pip3?|uv pip) install (?P<words>[^\n`&|;]+)")
+_TORCH = re.compile(r"(?:^|\s)[\"']?torch(?![\w./-])")
+_NIGHTLY_TORCH = re.compile(r"(?:^|\s)--pre(?![\w-])|/nightly\b")
+
+_MAX_FILES = 24
+_MAX_DEPTH = 4
+_NAMES = ("pyproject.toml", "setup.py", "setup.cfg", "environment.yml", "environment.yaml", "Pipfile")
+_OTHER_NAMES = {
+    "yaml": "pyyaml", "PIL": "pillow", "sklearn": "scikit-learn", "cv2": "opencv-python", "skimage": "scikit-image",
+    "bs4": "beautifulsoup4", "dotenv": "python-dotenv", "dateutil": "python-dateutil", "git": "gitpython",
+    "docx": "python-docx", "fitz": "pymupdf", "hydra": "hydra-core", "pytorch_lightning": "pytorch-lightning",
+    "google.protobuf": "protobuf", "Levenshtein": "levenshtein", "Crypto": "pycryptodome", "attr": "attrs",
+}  # fmt: skip
+"""Packages that are imported by another name than they are installed by."""
+
+_PIP_INSTALL = (
+    r"\bpip3? install (?:(?:-U|--upgrade|-i https?:\S+) )*[`'\"]?([A-Za-z][\w-]*)(?=\.?(?:$|[\s,;`'\"\[(<>=!~]))"
+)
+_MISSING = re.compile(
+    r"No module named '([\w.]+)'|requires? (?:the )?[`']?(\w+)[`']? (?:to be installed|library)"
+    r"|No package metadata was found for (?:The ')?([\w.-]+)"  # transformers' require_version says so of a name
+    r"|Requirement '([A-Za-z][\w-]*)[^'\n]*' not met"  # Lightning's
+    r"|[Pp]lease (?:pip )?install [`'\"]?([A-Za-z][\w-]*)[`'\"]?(?=\.?(?:$|[\s,;]))"
+    rf"|{_PIP_INSTALL}"
+)
+_API = re.compile(
+    r"cannot import name|No module named|has no attribute|unexpected keyword argument|missing \d+ required"
+    r"|positional arguments? but|object is not callable|not supported between"
+)
+_QUOTED = re.compile(r"[\"']([A-Za-z][\w.-]*)(?:\[[\w,-]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*]+\s*,?\s*)*)(?:;[^\"']*)?[\"']")
+
+_LACKS = re.compile(r"cannot import name '\w+' from '([\w.]+)'|module '([\w.]+)' has no attribute")
+_NOT_INSTALLED = Text(
+    "{package} is not installed here, but {file} requires it: pip install {package}, or rehearse with "
+    "--environment {file}",
+    "本机没有安装 {package}，而 {file} 要求安装它：请 pip install {package}，或用 --environment {file} 排练",
+)
+_NOBODY_SAYS = Text(
+    "{package} is not installed here, and no file of the project lists the run's packages: pip install "
+    "{package} (or its pip name), or rehearse with --environment FILE, a list of the run's packages",
+    "本机没有安装 {package}，项目中也没有文件说明运行所用的 Python 装有什么：请 pip install {package}（或 pip 所用的"
+    "名称），或用 --environment FILE 给出运行的软件包清单",
+)
+_ITSELF = Text(
+    "{package} is this project itself ({file}), which is not installed here: pip install -e {folder}, or "
+    "run gonogo prepare -- COMMAND once",
+    "{package} 就是本项目（{file}），而本机没有安装它：请 pip install -e {folder}，或先执行 gonogo prepare -- 命令，"
+    "之后排练会找到它",
+)
+_OTHER_VERSION = Text(
+    "{file} requires {wanted}, but {have} is installed here: rehearse with --environment {file}, or "
+    "--with {name}==VERSION",
+    "{file} 要求 {wanted}，而本机是 {have}：请用 --environment {file} 排练，或用 --with {name}==版本",
+)
+_NIGHTLY = Text(
+    "{file} requires a nightly build of torch, but {have} is installed here: rehearse in an environment "
+    "with that build, with --environment none",
+    "{file} 要求安装 torch 的 nightly 版本，而本机是 {have}：请在装有该版本的环境中用 --environment none 排练",
+)
+_OF_ANOTHER_TIME = Text(
+    "{file} requires {wanted}, but {have} is installed here: this is not the run's Python, so its "
+    "{package} may be another version as well: run gonogo prepare -- COMMAND, or rehearse with "
+    "--environment {file}",
+    "{file} 要求 {wanted}，而本机是 {have}：此 Python 并非运行所用的环境，其 {package} 也可能是另一时期的版本："
+    "请执行 gonogo prepare -- 命令，或用 --environment {file} 排练",
+)
+_LAID_OVER = Text(
+    "{laid} was installed over this Python's other packages, which may be too new for it: pin those too, by "
+    "--with, or rehearse in the run's own environment",
+    "{laid} 叠加安装在当前 Python 的其他软件包之上，后者对它而言可能过新：请用 --with 一并指定，或在真实"
+    "训练的环境中排练",
+)
+
+
+class Requirements(dict[str, tuple[SpecifierSet, str]]):
+    """By canonical name, the versions of a package that a project's files ask for, and the file that says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: dict[str, str] = {}
+        """Of those that come from a repository or an archive."""
+
+
+def declared_requirements(folder: Path, environment: Path | None = None) -> Requirements:
+    """What the files of a project ask for: in its folder and those above, up to the repository's root.
+
+    ``environment`` is a file that the user named; it goes first. What can't be read asks for nothing.
+    """
+    asked = Requirements()
+    for path in ([environment] if environment is not None else []) + list(project_files(folder)):
+        for name, specifier, address in _read_requirements(path):
+            if address and name not in asked:
+                asked.addresses[name] = address
+            asked.setdefault(name, (specifier, display_path(path)))
+    return asked
+
+
+def project_files(folder: Path) -> Iterator[Path]:
+    """The files by which a project says what it needs: in its folder and those above, up to the repository's root."""
+    found = 0
+    for place in folders_upward(folder, outside=True):
+        named = [place / name for name in _NAMES]
+        for path in [*sorted(place.glob("requirements*.txt")), *sorted(place.glob("requirements/*.txt")), *named]:
+            if is_file(path) and found < _MAX_FILES:
+                found += 1
+                yield path
+
+
+def display_path(path: Path) -> str:
+    """The path as it is seen from the current folder."""
+    try:
+        return str(resolved(path).relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _read_requirements(path: Path) -> Iterator[tuple[str, SpecifierSet, str]]:
+    try:
+        if path.name in ("setup.py", "setup.cfg"):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            found = [(name, specifier, "") for name, specifier in _QUOTED.findall(text)]
+        else:
+            packages = read_environment(SourceFile.read(path)).packages
+            found = [(name, package.specifier, package.address) for name, package in packages.items()]
+    except (OSError, UserError):
+        return
+    for name, specifier, address in found:
+        yield canonical(name), _specifier(specifier), address
+
+
+def _specifier(text: str) -> SpecifierSet:
+    """The versions that a text allows; any, where it is no specifier."""
+    try:
+        return SpecifierSet(text.strip().rstrip(","))
+    except InvalidSpecifier:
+        return SpecifierSet()
+
+
+def why_of_packages(rank: RankRecord, asked: Requirements, record: RehearsalRecord) -> tuple[Text, str] | None:
+    """What the packages here lack of those that the run asks for, as the failure words it, and the file with them."""
+    return None if rank.failure is None else _explain(rank.failure, asked, rank.versions, record)
+
+
+def missing_packages(failure: Failure) -> list[str]:
+    """The distributions (canonical names) whose want a failure tells of."""
+    said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
+    return [distribution_of(match[match.lastindex or 0]) for match in _MISSING.finditer(said)]
+
+
+def suggested_packages(failure: Failure, record: RehearsalRecord) -> list[str]:
+    """The distributions that the failure's own words say to install, and that the rehearsal did not have."""
+    said = [distribution_of(match[1]) for match in re.finditer(_PIP_INSTALL, failure.message)]
+    return [name for name in said if not _rehearsed_version(name, record)]
+
+
+def unavailable_packages(failure: Failure, record: RehearsalRecord) -> list[str]:
+    """Those of :func:`missing_packages` that the rehearsal did not have."""
+    return [name for name in missing_packages(failure) if not _rehearsed_version(name, record)]
+
+
+def _explain(
+    failure: Failure, asked: Requirements, versions: Mapping[str, str], record: RehearsalRecord
+) -> tuple[Text, str] | None:
+    """What the packages here lack, and the file whose packages would have it (``""``: none); None: nothing is told."""
+    said = "\n".join(f"{told.type}: {told.message}" for told in chain_of(failure))
+    for match in _MISSING.finditer(said):
+        name = distribution_of(match[match.lastindex or 0])
+        if _rehearsed_version(name, record):
+            continue
+        if (project := find_project_file(match[1] or match[3] or "", Path(record.cwd))) is not None:
+            return project_not_installed(match[1] or match[3], project), ""
+        if name in asked:
+            return _NOT_INSTALLED.format(package=name, file=asked[name][1]), asked[name][1]
+        if (
+            match[1]
+            and not asked
+            and not record.whole_environment
+            and not is_project_module(match[1], Path(record.cwd))
+        ):
+            return _NOBODY_SAYS.format(package=name), ""
+    if _concerns("torch", failure, said) and (page := asks_for_nightly_torch(Path(record.cwd))) is not None:
+        return _NIGHTLY.format(file=display_path(page), have=f"torch {versions.get('torch', '')}".rstrip()), ""
+    if not _API.search(said):
+        return None
+    others = []
+    for name, (specifier, file) in asked.items():
+        have = versions.get(name) or _rehearsed_version(name, record)
+        if have and excludes(have, specifier):
+            others.append({"file": file, "wanted": f"{name}{specifier}", "have": have})
+            if _concerns(name, failure, said):
+                return _OTHER_VERSION.format(**others[-1], name=name), file
+    unlisted = _unlisted_package(said, asked, Path(record.cwd))
+    if others and unlisted is not None and not record.whole_environment:
+        return _OF_ANOTHER_TIME.format(**others[0], package=unlisted), others[0]["file"]
+    frame = last_outside_torch(failure)
+    if record.laid_over and not record.whole_environment and frame is not None and frame.owner == "library":
+        laid = ", ".join(f"{name} {version}" for name, version in record.laid_over.items())
+        return _LAID_OVER.format(laid=laid), ""
+    return None
+
+
+def _unlisted_package(said: str, asked: Requirements, folder: Path) -> str | None:
+    """The package that lacks a name, where no file of the project asks for any version of it."""
+    for match in _LACKS.finditer(said):
+        module = (match[1] or match[2]).partition(".")[0]
+        name = distribution_of(module)
+        if name not in asked and module not in sys.stdlib_module_names and not is_project_module(module, folder):
+            return name
+    return None
+
+
+def project_not_installed(package: str, file: Path) -> Text:
+    """What to do where the project whose file that is isn't installed."""
+    return _ITSELF.format(package=package, file=display_path(file), folder=display_path(file.parent))
+
+
+def is_project_module(module: str, folder: Path) -> bool:
+    """Whether the project, looked at some folders deep, has a module of that name: it is there, and not found."""
+    first = module.partition(".")[0]
+    *_, top = folders_upward(folder)
+    for place in (top, *(one for depth in range(1, _MAX_DEPTH) for one in top.glob("*/" * depth))):
+        if is_file(place / f"{first}.py") or is_file(place / first / "__init__.py"):
+            return True
+    return False
+
+
+def find_project_file(name: str, folder: Path) -> Path | None:
+    """The file by which the project would be installed that a module or distribution of that name is of, or None."""
+    first = name.partition(".")[0]
+    own_name = re.compile(r"(?:^|[(,])\s*name\s*=\s*[\"']?([\w.-]+)", re.MULTILINE)
+    for path in project_files(folder) if first else ():
+        if path.name in ("pyproject.toml", "setup.py", "setup.cfg"):
+            if any(exists(path.parent / below / first / "__init__.py") for below in ("", "src")):
+                return path
+            with contextlib.suppress(OSError):
+                text = path.read_text(encoding="utf-8", errors="replace")
+                if any(canonical(found) == canonical(name) for found in own_name.findall(text)):
+                    return path
+    return None
+
+
+def _rehearsed_version(name: str, record: RehearsalRecord) -> str:
+    """The version of a package in the Python that was rehearsed with; empty where it had none."""
+    laid = record.laid_over.get(name, "")
+    return laid if laid or record.whole_environment else str(installed_version(name) or "")
+
+
+def distribution_of(module: str) -> str:
+    """The canonical name of the distribution that a module is installed with, as far as their names tell."""
+    first = module.partition(".")[0]
+    return canonical(_OTHER_NAMES.get(module) or _OTHER_NAMES.get(first) or first)
+
+
+def excludes(have: str, specifier: SpecifierSet) -> bool:
+    """Whether a version is surely none of those that a specifier allows."""
+    try:
+        return not specifier.contains(Version(have).public, prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+def _concerns(name: str, failure: Failure, said: str) -> bool:
+    """Whether a package is named in what was raised, or called on the way there."""
+    module = name.replace("-", "[-_]")
+    if re.search(rf"\b{module}\b", said, re.IGNORECASE):
+        return True
+    if any(_is_from(module, match[1], failure) for match in REFUSED_CALL.finditer(said)):
+        return True
+    folders = re.compile(rf"[/\\]{module}[/\\]", re.IGNORECASE)
+    return any(frame.owner != "user" and folders.search(frame.path) for frame in failure.frames)
+
+
+def _is_from(module: str, called: str, failure: Failure) -> bool:
+    """Whether the user's file that failed has what it called from that module: such a call has no frame of its own."""
+    frame = failure.innermost("user")
+    try:
+        text = Path(frame.path).read_text(encoding="utf-8", errors="replace") if frame is not None else ""
+    except OSError:
+        return False
+    imported = rf"^\s*from {module}[\w.]* import (?:\([^)]*|[^\n]*)\b{called}\b"
+    return re.search(rf"{imported}|\b{module}\.(?:\w+\.)*{called}\(", text, re.MULTILINE) is not None
+
+
+def asks_for_nightly_torch(folder: Path) -> Path | None:
+    """The page whose installation takes torch from its nightly builds; None where it, or another, takes a release.
+
+    Pages are the README files of the folder and of those above, up to the repository's root.
+    """
+    for place in folders_upward(folder, outside=True):
+        for page in sorted(place.glob("README*.md")):
+            if is_file(page) and _only_nightly(page):
+                return page
+    return None
+
+
+def _only_nightly(page: Path) -> bool:
+    try:
+        text = page.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
+    except OSError:
+        return False
+    lines = [match["words"] for match in _PIP.finditer(text) if _TORCH.search(match["words"])]
+    return bool(lines) and all(_NIGHTLY_TORCH.search(line) for line in lines)

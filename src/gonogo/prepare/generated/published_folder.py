@@ -1,0 +1,62 @@
+"""The folder of a published model that is named and isn't here: made without weights, kept in gonogo's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from pathlib import Path
+
+from gonogo.evidence.paths import is_folder
+from gonogo.evidence.published.models import PublishedModel, published_model
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.prepare.generated.model_folder import model_files
+from gonogo.prepare.packages.places import cache_folder
+
+
+def folder_of_published(name: str) -> Path | None:
+    """A folder with the published configuration and a made tokenizer; None for a name that no table has.
+
+    Raises UserError where the cache can't be written.
+    """
+    model = published_model(name)
+    return None if model is None else _write_folder(model)
+
+
+def source_of(name: str) -> Text:
+    """What a report says of a model that was taken from the table."""
+    model = published_model(name)
+    return Text(
+        "{name} is not on this machine: its published config was used instead, from {source}",
+        "{name} 不在本机：以其公开的配置代替，来自 {source}",
+    ).format(name=name, source=model.source if model is not None else "?")
+
+
+def _write_folder(model: PublishedModel) -> Path:
+    files = model_files(model)
+    content = hashlib.sha256(b"".join(name.encode() + data for name, data in sorted(files.items()))).hexdigest()[:12]
+    place = cache_folder().parent / "models" / f"{re.sub(r'[^A-Za-z0-9._-]+', '--', model.name)}-{content}"
+    if is_folder(place):
+        return place
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as scratch:  # so that it appears whole, or not at all
+            made = Path(scratch, "model")
+            made.mkdir()
+            for name, data in files.items():
+                (made / name).write_bytes(data)
+            try:
+                os.rename(made, place)
+            except OSError:
+                if not is_folder(place):  # else another process was faster
+                    raise
+    except OSError as error:
+        raise UserError(
+            Text(
+                "{path}: can't be written ({why}): point XDG_CACHE_HOME to a writable folder",
+                "{path}：无法写入（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
+            ).format(path=str(place), why=error.strerror or str(error))
+        ) from None
+    return place

@@ -1,0 +1,400 @@
+"""The list of what a launch will open: what its files name, held against what is here and what is published."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gonogo.evidence.config.model import places_of_config
+from gonogo.evidence.paths import exists, is_file, is_folder
+from gonogo.evidence.published.datasets import published_dataset
+from gonogo.evidence.published.models import PublishedModel, close_names, published_model
+from gonogo.evidence.run import Run
+from gonogo.finding import Text
+from gonogo.prepare import axolotl
+from gonogo.prepare.columns import (
+    columns_in,
+    columns_in_options,
+    csv_separator,
+    rows_of_two_batches,
+    rows_taken,
+    texts_in,
+)
+from gonogo.prepare.generated.rows import format_from_columns
+from gonogo.prepare.named_inputs import OF_SHELL, TOKENIZER_ALONE, is_hub_name, named_in, whole_path
+from gonogo.prepare.required_inputs import Named, PrepareOptions, RequiredInput, State, kind_of_option
+from gonogo.prepare.walked_folders import image_folder, is_alone
+
+_LENGTHS = (
+    *("max_seq_length", "cutoff_len", "model_max_length", "max_length", "max_seq_len", "max_len", "block_size"),
+    *("max_source_length", "seq_length", "sequence_len"),
+)
+_USUAL_LENGTH = 512
+_MAX_TOKENS = 65_536
+_MAX_UNSTATED_TOKENS = 2048
+_HUB_OPTIONS = frozenset({"dataset_name", "dataset_id", "dataset", "model_name", "model_id", "eval_dataset"})
+_SWIFT_DATA = re.compile(r"^(?:HF::|MS::)?(?P<name>[^:#]+)(?::(?P<subset>[^#]*))?(?:#\d+)?$")
+
+_AS_PUBLISHED = Text(
+    "{name} from its published config, without weights; its tokenizer has the published size and special "
+    "tokens but is untrained",
+    "按公开的 {name} 生成（不含权重）；分词器的大小与特殊 token 与公开的一致，但未经训练",
+)
+_WITHOUT_TOKENIZER = Text("{name} from its published config, without weights", "按公开的 {name} 生成（不含权重）")
+_NOT_PUBLISHED = Text(
+    "not in gonogo's table of published models{close}: choose a similar one (--model "
+    "{name}=PUBLISHED-NAME), or download its config and tokenizer (hf download {name} --exclude "
+    "*.safetensors *.bin)",
+    "gonogo 的公开模型表中没有它{close}：请指定相近的模型（--model {name}=公开模型名），"
+    "或下载它的配置和分词器（hf download {name} --exclude '*.safetensors' '*.bin'）",
+)
+_FILES_NOT_PUBLISHED = Text(
+    "not in gonogo's table of published models{close}: choose a similar one (--model "
+    "{name}=PUBLISHED-NAME), or download what the program asked for (hf download {name} {files})",
+    "gonogo 的公开模型表中没有它{close}：请指定相近的模型（--model {name}=公开模型名），"
+    "或下载程序所请求的文件（hf download {name} {files}）",
+)
+_PATH_UNTOLD = Text(
+    "can't determine from the name which model this is{close}: choose it with --model {name}=PUBLISHED-NAME",
+    "从名称看不出该处应是哪个模型{close}：请用 --model {name}=公开模型名 指定",
+)
+_ROWS = Text("generated rows ({format})", "生成的数据行（{format}）")
+_KNOWN_ROWS = Text("generated rows with the published columns: {columns}", "按公开的列生成数据行：{columns}")
+_NO_FORMAT = Text("can't determine from the files which columns the program reads", "从文件中看不出程序读取哪些列")
+_VARIABLE = Text(
+    "the program reads it with os.environ[…], but no file of the launch sets it: export it",
+    "程序用 os.environ[…] 读取它，而启动文件没有设置：请 export",
+)
+_UNSET_IN_SHELL = Text(
+    "the launch script uses it without setting it: export it (otherwise it is empty)",
+    "启动脚本使用了它而没有设置：请 export（没有设置时为空）",
+)
+_MEDIA = Text("a folder with generated images", "含生成图片的目录")
+_SUFFIXES_WITHOUT_ROWS = frozenset({
+    ".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".safetensors", ".gguf", ".onnx", ".npy", ".npz", ".h5", ".hdf5",
+    ".arrow", ".mdb", ".tar", ".zip", ".gz", ".zst", ".model", ".vocab", ".so",
+})  # fmt: skip
+_NO_ROWS = Text(
+    "files of this kind are not generated: put the output of the preceding step there",
+    "不生成这类文件：请放入上一步得到的文件",
+)
+_SETTINGS = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
+_NO_SETTINGS = Text(
+    "a settings file, which can't be generated: is the path right?", "这是设置文件，无法生成：路径是否正确？"
+)
+_UNTOLD = Text(
+    "can't be determined from the files; found out by running the program to its first batch",
+    "仅凭文件无法确定；运行程序到第一个批次时查明",
+)
+
+
+def list_of(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[RequiredInput]:
+    """What these runs open, each thing once, models first. ``folder`` is where the launch was typed."""
+    found: dict[tuple[str, str], RequiredInput] = {}
+    for run in runs:
+        where = run.launch.cwd if run.launch is not None else folder
+        columns = columns_in(run.scripts)
+        for named in named_in(run):
+            for wanted in _required_input(run, named, where, columns, options):
+                one = found.setdefault(wanted.key, wanted)
+                if one.state == "here" and wanted.state != "here":  # a tokenizer is there, and the model is not
+                    one = found[wanted.key] = wanted
+                one.splits = tuple(dict.fromkeys((*one.splits, *wanted.splits)))
+                one.rows = max(one.rows, wanted.rows)
+    order = {"model": 0, "data": 1, "media": 2, "variable": 3}
+    told = {wanted.kind for wanted in found.values() if wanted.state != "unknown"}
+    kept = [one for one in found.values() if one.state != "unknown" or one.kind not in told or one.name[:2] == "--"]
+    return sorted(kept, key=lambda one: order[one.kind])
+
+
+def tokens_of(runs: Iterable[Run], options: PrepareOptions) -> int:
+    """The length of a made row in tokens: as chosen, else the longest that the launch takes, else 512.
+
+    A limit that stands in a script alone is its author's upper bound, and counts up to 2048.
+    """
+    if options.tokens is not None:
+        return options.tokens
+    for run in runs:
+        for name in _LENGTHS:
+            number = run.arguments.get(name).number
+            if number and number > 0:
+                stated = run.arguments.source_of(name) != "script"
+                return min(int(number), _MAX_TOKENS if stated else _MAX_UNSTATED_TOKENS)
+    return _USUAL_LENGTH
+
+
+def _required_input(
+    run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: PrepareOptions
+) -> Iterator[RequiredInput]:
+    if named.value is None:
+        name = f"--{named.option}" if named.option else f"? ({named.kind})"
+        yield RequiredInput(named.kind, name, named.place, state="unknown", why=_UNTOLD)
+    elif named.kind == "model":
+        tokenizer = named.option == TOKENIZER_ALONE
+        yield required_model(named.value, named.place, folder, options, tokenizer_alone=tokenizer)
+    elif named.kind == "variable":
+        here = named.value in os.environ
+        why = None if here else _UNSET_IN_SHELL if named.option == OF_SHELL else _VARIABLE
+        state: State = "here" if here else "missing"
+        yield RequiredInput("variable", named.value, named.place, state=state, why=why, format=named.option or None)
+    elif named.kind == "media":
+        yield _media(named, folder)
+    elif run.framework == "llamafactory" and named.option in ("dataset", "eval_dataset"):
+        yield from _of_llamafactory(run, named, folder, options)
+    else:
+        yield required_data(run, named, folder, columns, options)
+
+
+def required_model(
+    name: str, place: str, folder: Path, options: PrepareOptions, *, asked: bool = False, files: Sequence[str] = (),
+    tokenizer_alone: bool = False,
+) -> RequiredInput:  # fmt: skip
+    """A model by its hub name or path: what of it is here, and what it can be made of.
+
+    ``asked``: a rehearsal asked for it, of a hub's name for these files. Else a lone word that is no model's name may
+    be a label (``scratch``). ``tokenizer_alone``: nothing else is read from it.
+    """
+    there = whole_path(name, folder)
+    hub = is_hub_name(name) and not exists(Path(there))
+    hub = hub or (published_model(name) is not None and "/" not in name and not exists(Path(there)))
+    wanted = RequiredInput("model", name, place, None if hub else there, parts={})
+    config = next((path for path in places_of_config(name, folder) if is_file(path)), None)
+    if config is not None:
+        wanted.parts = _parts_in(config.parent)
+        wanted.found = str(config.parent)
+        if wanted.parts["tokenizer"] or not wanted.parts["language"]:
+            wanted.state = "here"
+        wanted.parts.pop("language")
+    elif is_file(Path(there)):
+        wanted.state, wanted.found = "here", there
+    elif is_folder(Path(there)):
+        wanted.found = there
+        parts = _parts_in(Path(there))
+        if tokenizer_alone and parts["tokenizer"]:
+            wanted.state, wanted.parts = "here", {"tokenizer": True}
+    if wanted.state == "here":
+        return wanted
+    model = published(name, options)
+    if model is not None:
+        text = _AS_PUBLISHED if model.tokenizer else _WITHOUT_TOKENIZER
+        wanted.state, wanted.why, wanted.format = "can-be-made", text.format(name=model.name), model.name
+    elif not asked and "/" not in name:
+        wanted.state, wanted.why = "unknown", _UNTOLD
+    else:
+        wanted.state = "missing"
+        text = _PATH_UNTOLD if not hub else _FILES_NOT_PUBLISHED if files else _NOT_PUBLISHED
+        wanted.why = text.format(name=name, close=alike(name), files=" ".join(files))
+    return wanted
+
+
+def alike(name: str) -> Text:
+    """Published names that look like one that is not, in brackets; empty where there are none."""
+    close = close_names(name)
+    return (
+        Text(" (similar: {names})", "（相近的有：{names}）").format(names=", ".join(close)) if close else Text("", "")
+    )
+
+
+def published(name: str, options: PrepareOptions) -> PublishedModel | None:
+    """The published model that stands for a name or path: the one that the user chose, else the one called so."""
+    chosen = options.models.get(name)
+    if chosen is None and (known := published_model(name)) is not None:
+        return known
+    chosen = chosen or options.models.get("*")
+    return published_model(chosen) if chosen else None
+
+
+_TOKENIZER_FILES = frozenset(
+    {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tokenizer_config.json"}
+)
+
+
+def _parts_in(folder: Path) -> dict[str, bool]:
+    """What of a model lies in a folder; ``language``: whether it would need a tokenizer."""
+    names = set(os.listdir(folder)) if is_folder(folder) else set()
+    parts = {"configuration": "config.json" in names, "tokenizer": bool(_TOKENIZER_FILES & names)}
+    if found := {name for name in names if name.startswith(("preprocessor_config", "processor_config"))}:
+        parts["processor"] = bool(found)
+    config: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    has_words = isinstance(config, dict) and any(
+        key in part for part in (config, config.get("text_config") or {}) for key in ("vocab_size", "n_vocab")
+    )
+    return {**parts, "language": has_words}
+
+
+def _media(named: Named, folder: Path) -> RequiredInput:
+    path = whole_path(named.value or "", folder)
+    if exists(Path(path)):
+        return RequiredInput("media", named.value or "", named.place, path, "here", path)
+    return RequiredInput("media", named.value or "", named.place, path, "can-be-made", why=_MEDIA)
+
+
+def required_data(
+    run: Run, named: Named, folder: Path, columns: tuple[str, ...], options: PrepareOptions
+) -> RequiredInput:
+    """A data set by its path or hub name, and the format that the program reads."""
+    name, subset = named.value or "", named.subset
+    if run.framework == "ms-swift" and (match := _SWIFT_DATA.match(name)) and not name.startswith(("/", ".")):
+        name, subset = match["name"], match["subset"] or subset
+    path = whole_path(name, folder)
+    if exists(Path(path)) and not named.is_hub:
+        return RequiredInput("data", name, named.place, path, "here", path)
+    if _SETTINGS.search(named.option):
+        return RequiredInput("data", name, named.place, path, "missing", why=_NO_SETTINGS)
+    if not named.is_hub and os.path.splitext(path)[1].lower() in _SUFFIXES_WITHOUT_ROWS:
+        return RequiredInput("data", name, named.place, path, "missing", why=_NO_ROWS)
+    if not named.is_hub and not is_hub_name(name) and is_alone(run) and (made := image_folder(run, path, named.place)):
+        return made
+    hub = named.is_hub or is_hub_name(name) or ("/" not in name and "." not in name and named.option in _HUB_OPTIONS)
+    if hub and is_folder(folder / name.partition("/")[0]) and "/" in name and not published_dataset(name):
+        hub = named.is_hub
+    wanted = RequiredInput("data", name, named.place, None if hub else path, "can-be-made", subset=subset)
+    wanted.splits, wanted.rows = _parts(named.split or "")
+    if run.framework is None:  # a framework's trainer takes the rows that there are as a step
+        tokens = tokens_of([run], options)
+        wanted.rows = max(wanted.rows, rows_of_two_batches(run, tokens))
+        if taken := rows_taken(run, name, tokens):
+            wanted.rows = taken + max(wanted.rows, options.rows)
+    if path.endswith((".csv", ".tsv")):
+        wanted.separator = csv_separator(run)
+    known = published_dataset(name) if hub else None
+    if known is not None:
+        wanted.columns = tuple(known.columns_in(subset))
+        wanted.why = _KNOWN_ROWS.format(columns=", ".join(wanted.columns))
+        return wanted
+    if run.framework == "axolotl" and named.entry is not None:
+        wanted.columns = axolotl.columns_of_entry(named.entry, run.arguments.get("rl").string)
+    elif run.framework is None:
+        wanted.columns = columns_in_options(run.arguments)
+    if wanted.columns:
+        wanted.why = _ROWS.format(format=", ".join(wanted.columns))
+        return wanted
+    seen = options.columns.get(name) or options.columns.get("*") or ()
+    wanted.format = format_from_columns((*seen, *columns)) if seen else _format_of(run, columns, hub)
+    if not hub and not seen:
+        wanted.format = {".bin": "token-numbers", ".txt": "text"}.get(os.path.splitext(path)[1], wanted.format)
+    wanted.columns = (*seen, *_media_columns(run, columns))
+    if wanted.format is None and not wanted.columns:
+        wanted.columns = tuple(f"{name}:text" for name in texts_in(run.scripts))
+    if wanted.format is None and not wanted.columns:
+        wanted.state, wanted.why = "unknown", _NO_FORMAT
+    else:
+        shown = wanted.format or ", ".join(wanted.columns)
+        wanted.why = _ROWS.format(format=shown)
+    return wanted
+
+
+_PART = re.compile(r"(\w+)(?:\[(\d*)(%?):(\d*)(%?)\])?")
+_ROWS_PER_PART = 16
+"""Rows that a part of a split by per cent has."""
+
+
+def _parts(split: str) -> tuple[tuple[str, ...], int]:
+    """The splits that datasets' ``train[:10%]+test`` names, and how many rows they have for the parts of them."""
+    found = list(_PART.finditer(split))
+    if not found or "".join(one[0] for one in found) != split.replace("+", "").replace(" ", ""):
+        return (), 0
+    rows = 0
+    for part in found:
+        first, last = int(part[2] or 0), int(part[4] or 0)
+        if part[3] or part[5]:
+            rows = max(rows, math.ceil(100 * _ROWS_PER_PART / max(1, (last or 100) - first)))
+        else:
+            rows = max(rows, last, first + _ROWS_PER_PART if first else 0)
+    return tuple(dict.fromkeys(one[1] for one in found)), rows
+
+
+_FORMAT_BY_METHOD = (
+    ("dpo", "preference-chat"), ("orpo", "preference-chat"), ("simpo", "preference-chat"), ("cpo", "preference-chat"),
+    ("reward", "preference"), ("_rm", "preference"), ("grpo", "prompts"), ("rloo", "prompts"), ("ppo", "prompts"),
+    ("sft", "messages"), ("pt", "text"), ("pretrain", "text"), ("clm", "text"),
+)  # fmt: skip
+
+_FORMAT_BY_RLHF_TYPE = {
+    **dict.fromkeys(("dpo", "cpo", "orpo", "simpo", "rm"), "swift-preference"),
+    "kto": "swift-labelled",
+    **dict.fromkeys(("grpo", "ppo"), "swift-prompts"),
+}
+"""ms-swift's own format of each algorithm's rows."""
+
+
+def _format_of(run: Run, columns: tuple[str, ...], hub: bool) -> str | None:
+    """The format by the framework's method; of a script of the user's own by the columns that it names."""
+    launch = run.launch
+    program = (launch.program.string or "").rpartition("/")[2].lower() if launch is not None else ""
+    if run.framework == "ms-swift":
+        return _FORMAT_BY_RLHF_TYPE.get(run.arguments.get("rlhf_type").string or "", "messages")
+    told = format_from_columns(columns)
+    by_trl = run.framework == "trl" or (hub and any(b"trl" in script.source.data for script in run.scripts))
+    return next((name for word, name in _FORMAT_BY_METHOD if word in program), told) if by_trl else told
+
+
+def _media_columns(run: Run, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The column of pictures that a program reads, where its launch names a folder of them."""
+    has_folder = any(kind_of_option(name) == "media" for name in run.arguments.names())
+    return tuple(name for name in columns if name in ("image", "images"))[:1] if has_folder else ()
+
+
+def _of_llamafactory(run: Run, named: Named, folder: Path, options: PrepareOptions) -> Iterator[RequiredInput]:
+    """A data set of LLaMA-Factory, by its entry in ``dataset_info.json``."""
+    directory = folder / (run.arguments.get("dataset_dir").string or "data")
+    try:
+        table = json.loads((directory / "dataset_info.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        table = {}
+    for name in [part.strip() for part in (named.value or "").split(",") if part.strip()]:
+        entry = table.get(name) if isinstance(table, dict) else None
+        if not isinstance(entry, dict):
+            yield RequiredInput(
+                "data", name, named.place, None, "missing", why=_NO_ENTRY.format(name=name, folder=directory)
+            )
+            continue
+        file = entry.get("file_name")
+        hub = entry.get("hf_hub_url")
+        spec = _columns_of_entry(entry)
+        if isinstance(file, str) and not hub:
+            path = os.path.normpath(directory / file)
+            here = exists(Path(path))
+            why = None if here else _ROWS.format(format=", ".join(spec))
+            yield RequiredInput("data", str(directory / file), named.place, path, "here" if here else "can-be-made",
+                         path if here else None, why, columns=spec)  # fmt: skip
+        elif isinstance(hub, str):
+            known = published_dataset(hub)
+            columns = tuple(known.columns) if known is not None else spec
+            why = (_KNOWN_ROWS if known is not None else _ROWS).format(
+                columns=", ".join(columns), format=", ".join(spec)
+            )
+            yield RequiredInput("data", hub, named.place, None, "can-be-made", why=why, columns=columns)
+
+
+_NO_ENTRY = Text("{folder}/dataset_info.json has no entry {name}", "{folder}/dataset_info.json 中没有 {name} 这一项")
+
+
+def _columns_of_entry(entry: dict[str, Any]) -> tuple[str, ...]:
+    """The columns of an entry, each with what it holds, ``name:kind``."""
+    given = entry.get("columns") or {}
+    tags = entry.get("tags") or {}
+    if entry.get("formatting") == "sharegpt":
+        kind = "chat" if tags.get("content_tag") == "content" else "turns"
+        found = [f"{given.get('messages', 'conversations')}:{kind}"]
+    else:
+        found = [f"{given.get(role, usual)}:text" for role, usual in
+                 (("prompt", "instruction"), ("query", "input"), ("response", "output"))
+                 if not given or role in given]  # fmt: skip
+    if entry.get("ranking"):
+        found = [one for one in found if not one.startswith("output:")]
+        found += [f"{given.get(side, side)}:{'turn' if entry.get('formatting') == 'sharegpt' else 'text'}"
+                  for side in ("chosen", "rejected")]  # fmt: skip
+    for role, kind in (("images", "images"), ("videos", "videos"), ("audios", "audios"), ("kto_tag", "flag"),
+                       ("system", "text"), ("tools", "text")):  # fmt: skip
+        if role in given:
+            found.append(f"{given[role]}:{kind}")
+    return tuple(found)

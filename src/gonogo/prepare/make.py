@@ -1,0 +1,151 @@
+"""What can be made of a list, made: the folder's files and its table."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from gonogo.evidence.prepared import Prepared, is_address_of_rows
+from gonogo.evidence.published.datasets import published_dataset
+from gonogo.evidence.published.models import published_model
+from gonogo.prepare import walked_folders
+from gonogo.prepare.generated.data_files import data_file, hub_folder, picture, sound
+from gonogo.prepare.generated.model_folder import model_files
+from gonogo.prepare.generated.rows import FORMATS, Maker, kind_by_name
+from gonogo.prepare.required_inputs import PrepareOptions, RequiredInput
+
+_PICTURE, _SOUND = "media/picture.png", "media/sound.wav"
+MAX_ROWS = 50_000
+_USUAL_SPLITS = ("train", "test", "validation")
+
+
+def make(
+    wanted: Sequence[RequiredInput], folder: Path, tokens: int, options: PrepareOptions
+) -> tuple[dict[str, bytes], Prepared]:
+    """The files, by path within ``folder``, and the table. What was made is marked so in the list."""
+    files: dict[str, bytes] = {}
+    models: dict[str, str] = {}
+    chosen: dict[str, str] = {}
+    datasets: dict[str, str] = {}
+    paths: dict[str, str] = {}
+    addresses: dict[str, str] = {}
+    media = {"image": str(folder / _PICTURE), "audio": str(folder / _SOUND)}
+    has_media_folder = any(one.kind == "media" and one.state == "can-be-made" for one in wanted)
+    for one in wanted:
+        if one.state not in ("can-be-made", "made"):
+            continue
+        if one.kind == "model":
+            _make_model(one, files, models, paths)
+            if one.format and one.format.lower() != one.name.lower():
+                chosen[one.name] = one.format
+        elif one.kind == "media":
+            paths[one.path or ""] = "media"
+            files |= {_PICTURE: picture(), _SOUND: sound()}
+        elif one.format == walked_folders.FORMAT and one.path is not None:
+            one.found = f"data/{_plain(one.name)}"
+            files |= walked_folders.files_of(
+                one.found, one.path, max(options.rows_of.get(one.key, options.rows), one.rows)
+            )
+            paths[one.path] = one.found
+        else:
+            columns = columns_of(one)
+            names = {"image": "picture.png", "audio": "sound.wav"} if has_media_folder else media
+            maker = Maker(columns, tokens, names)
+            many = max(options.rows_of.get(one.key, options.rows), min(one.rows, MAX_ROWS))
+            rows = [maker.row(number) for number in range(many)]
+            if any(kind.rstrip("s") in ("image", "audio") for kind in columns.values()):
+                files |= {_PICTURE: picture(), _SOUND: sound()}
+            _place_rows(one, columns, rows, files, datasets, addresses if is_address_of_rows(one.name) else paths)
+        one.state = "made"
+    data = [one for one in wanted if one.kind == "data"]
+    return files, Prepared(
+        models,
+        datasets,
+        paths,
+        addresses,
+        guessed=tuple(one.path or one.name for one in data if one.state == "made" and not _is_known(one)),
+        missing=tuple(one.path for one in data if one.path and one.state in ("missing", "unknown")),
+        chosen=chosen,
+    )
+
+
+def _is_known(wanted: RequiredInput) -> bool:
+    return wanted.path is None and published_dataset(wanted.name) is not None
+
+
+def columns_of(wanted: RequiredInput) -> dict[str, str]:
+    """The columns of a data set with what each holds."""
+    known = published_dataset(wanted.name) if wanted.path is None else None
+    if known is not None:
+        return dict(known.columns_in(wanted.subset))
+    columns = dict(FORMATS.get(wanted.format or "", {}))
+    for name in wanted.columns:
+        name, colon, kind = name.partition(":")
+        if colon or name not in columns:
+            columns[name] = kind or kind_by_name(name)
+    return columns or dict(FORMATS["text"])
+
+
+def _make_model(one: RequiredInput, files: dict[str, bytes], models: dict[str, str], paths: dict[str, str]) -> None:
+    model = published_model(one.format or one.name)
+    assert model is not None
+    place = f"models/{_plain(one.name)}"
+    made = model_files(model)
+    if one.path is None:
+        models[one.name.lower()] = place
+    elif not os.path.isdir(one.path):
+        paths[one.path] = place
+    else:  # a folder that lacks a part: what is there stays
+        missing = [name for name in made if not os.path.lexists(os.path.join(one.path, name))]
+        made = {name: made[name] for name in missing}
+        paths |= {os.path.join(one.path, name): f"{place}/{name}" for name in missing}
+    files |= {f"{place}/{name}": content for name, content in made.items()}
+    one.parts = {"configuration": True, "tokenizer": model.tokenizer is not None}
+    if "preprocessor_config.json" in made:
+        one.parts["processor"] = True
+    if b'"chat_template"' in made.get("tokenizer_config.json", b""):
+        one.parts["chat template"] = True
+    one.found = place
+
+
+def _place_rows(
+    one: RequiredInput, columns: dict[str, str], rows: list[dict[str, object]], files: dict[str, bytes],
+    datasets: dict[str, str], paths: dict[str, str],
+) -> None:  # fmt: skip
+    place = f"data/{_plain(one.name)}"
+    # With their kinds, which the columns' names alone don't tell: rows made again are to be of the same ones.
+    one.columns, one.found = tuple(f"{name}:{kind}" for name, kind in columns.items()), place
+    path = one.name if is_address_of_rows(one.name) else one.path
+    if path is None:
+        known = published_dataset(one.name)
+        splits = known.splits if known is not None else (*one.splits, *_USUAL_SPLITS)
+        subsets = known.subsets if known is not None and known.subsets else (one.subset,) if one.subset else ()
+        if one.subset and one.subset not in subsets:
+            subsets = (*subsets, one.subset)
+        files |= {f"{place}/{name}": content for name, content in hub_folder(columns, rows, splits, subsets).items()}
+        datasets[one.name.lower()] = place
+        return
+    if glob.has_magic(path):
+        made = walked_folders.files_by_pattern(path, rows)
+        files |= {f"{place}/{name}": content for name, content in made.items()}
+        paths |= {os.path.join(os.path.dirname(path), name): f"{place}/{name}" for name in made}
+        return
+    if one.suffix:
+        files |= {
+            f"{place}/{name}": content for name, content in walked_folders.files_by_suffix(one.suffix, rows).items()
+        }
+    elif not os.path.splitext(path)[1]:  # a folder, or a file without a suffix: a folder is read by most
+        files |= {f"{place}/{name}": content for name, content in hub_folder(columns, rows, ("train",), ()).items()}
+    else:
+        place += os.path.splitext(path)[1]
+        files[place] = data_file(path, rows, one.separator)
+        one.found = place
+    paths[path] = place
+
+
+def _plain(name: str) -> str:
+    """A name as one part of a path."""
+    return re.sub(r"[^\w.-]+", "--", name).strip("-.") or "it"

@@ -1,0 +1,87 @@
+"""Files that a program looked for in vain on this machine, and that may well lie on the one where the run is.
+
+A data set, weights or a checkpoint to resume from need not be on a laptop: their absence is no error of the program.
+What should have come with the project (its code, its configurations) is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from gonogo.evidence.rehearsal.record import Failure
+from gonogo.finding import Text
+
+OF_THE_PROJECT = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
+"""How the names of files end that come with a project's code."""
+_CONFIGURATION = re.compile(r"config|^ds_|zero|deepspeed|fsdp", re.IGNORECASE)
+_TRAINING = frozenset({"forward", "backward", "step"})
+
+_TO_RESUME = re.compile(
+    r"No valid checkpoint found in output directory \((?P<at>[^)\n]+)\)"  # transformers
+    r"|Can't find a valid checkpoint at (?P<here>\S+)"
+    r"|Tried to find (?P<state>\S+) but folder does not exist"  # accelerate
+)
+_NO_FILE = re.compile(
+    r"No such file or directory: ['\"](?P<quoted>[^'\"\n]+)['\"]"
+    r"|(?:unable to open file: name = |Not found: )['\"](?P<named>[^'\"\n]+)['\"]"  # h5py, SentencePiece
+    r"|Unable to find ['\"](?P<sought>/[^'\"\n]+)['\"]"  # datasets
+)
+_NO_CHECKPOINT = Text(
+    "it resumes from {path}, which has no checkpoint on this machine but may have one on the target "
+    "machine: copy the checkpoint there, or rehearse without resuming (on a first start, the real run "
+    "would fail the same way)",
+    "它要从 {path} 恢复训练，本机该处没有 checkpoint，而目标机器上可能有：请把 checkpoint 复制到该处，或"
+    "去掉恢复选项再排练（若是首次启动，真实训练也会出现同样的错误）",
+)
+NO_SUCH_FILE = Text(
+    "{path} does not exist on this machine, but may on the target machine: copy it, or a few rows in the "
+    "same format, to that path (gonogo prepare -- COMMAND generates what it can)",
+    "{path} 不在本机，而运行所在的机器上可能有：请在该处放入它，或放入几行同样格式的数据或其副本"
+    "（gonogo prepare -- 命令 会生成能生成的部分）",
+)
+NO_PROGRAM = Text(
+    "the program {path} is not installed on this machine, but may be on the target machine: install it here too",
+    "本机没有安装程序 {path}，而运行所在的机器上可能有：请在本机也安装它",
+)
+
+
+def lies_elsewhere(failure: Failure, folder: Path) -> Text | None:
+    """Why a failure before any training says nothing of the run: what was looked for may be there. None: it may not.
+
+    ``folder`` is where the launch was typed.
+    """
+    if failure.phase in _TRAINING or failure.step:
+        return None
+    if match := _TO_RESUME.search(failure.message):
+        path = _named_file(match)
+        return None if _holds_something(folder / path) else _NO_CHECKPOINT.format(path=path)
+    match = _NO_FILE.search(failure.message)
+    if match is None:
+        return None
+    path = _named_file(match)
+    if failure.frames and os.path.basename(failure.frames[-1].path) == "subprocess.py":
+        return NO_PROGRAM.format(path=path) if "/" not in path else None
+    whole = Path(os.path.normpath(folder / path))
+    if os.path.lexists(whole):
+        return None  # it is here: something else is wrong with it
+    return None if came_with_the_project(whole, folder) else NO_SUCH_FILE.format(path=path)
+
+
+def _named_file(match: re.Match[str]) -> str:
+    return next(part for part in match.groups() if part is not None)
+
+
+def _holds_something(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return False
+
+
+def came_with_the_project(path: Path, folder: Path) -> bool:
+    """Whether a path is of a file that is looked for in the project, and that its repository should have."""
+    if not path.is_relative_to(folder):
+        return False
+    return path.suffix in OF_THE_PROJECT or (path.suffix == ".json" and _CONFIGURATION.search(path.name) is not None)

@@ -1,0 +1,99 @@
+"""Packages that a launch's program imports as it starts, and that are not installed: known before anything is run."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gonogo.evidence.paths import folders_upward, is_file, is_folder
+from gonogo.evidence.run import Run
+from gonogo.evidence.script.script import Script
+from gonogo.prepare.environment_mismatch import distribution_of, is_project_module
+from gonogo.prepare.project_requirements import USUAL, Packages
+
+STOOD_IN = frozenset({"vllm", "sglang", "flash_attn", "flash_attn_2_cuda", "torch_npu", "triton", "deepspeed", "ray"})
+"""Modules that a rehearsal has a stand-in for, or speaks of itself where they are missing."""
+
+
+def missing_imports(runs: Sequence[Run], packages: Packages, folder: Path) -> list[str]:
+    """Distributions by the names that pip installs them by, in the order of the imports.
+
+    Only imports that run without condition as the program starts, in the program and in the project's modules that it
+    imports so; and only of distributions that the project lists or that are usual in training: another name may be a
+    module that the launch's own Python finds.
+    """
+    found: dict[str, None] = {}
+    for run in runs:
+        if run.launch is None or _has_own_python(run):
+            continue
+        for module in _imported_at_start(run.scripts):
+            first = module.partition(".")[0]
+            name = distribution_of(module)
+            if name in found or first in sys.stdlib_module_names or first in STOOD_IN:
+                continue
+            if not (name in packages.lines or name in packages.asked or name in USUAL):
+                continue
+            if packages.own is not None and packages.own.name == name:
+                continue
+            listed = name in packages.lines
+            if not _can_be_found(first) and not _is_ours(first, run, folder, deep=not listed):
+                found[name] = None
+    return list(found)
+
+
+def _has_own_python(run: Run) -> bool:
+    """Whether the launch names its Python by a path, or a folder for modules: what is there is not known."""
+    assert run.launch is not None
+    first = run.launch.words[0].value if run.launch.words else None
+    if first is None or os.sep in first or first in ("conda", "mamba", "micromamba", "uv", "poetry", "pixi"):
+        return True
+    return any(name in run.launch.variables for name in ("PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONHOME"))
+
+
+def _is_ours(module: str, run: Run, folder: Path, *, deep: bool) -> bool:
+    """Whether a file of the project is that module: where Python looks for it; ``deep``, anywhere in the project."""
+    assert run.launch is not None
+    *_, top = folders_upward(folder)
+    scripts = (Path(os.path.abspath(one.source.path)).parent for one in run.scripts)
+    for place in dict.fromkeys((folder, run.launch.cwd, top, top / "src", *scripts)):
+        if is_file(place / f"{module}.py") or is_folder(place / module):
+            return True
+    return deep and is_project_module(module, folder)
+
+
+def _can_be_found(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError, AttributeError):
+        return True
+
+
+def _imported_at_start(scripts: Sequence[Script]) -> Iterator[str]:
+    """Modules that the first script imports at its top, and the project's own among them in their turn."""
+    waiting = list(scripts[:1])
+    seen = set(waiting)
+    while waiting:
+        script = waiting.pop(0)
+        for node in script.tree.body if script.tree is not None else ():
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [one.name for one in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module]
+            for name in names:
+                own = next((one for one in scripts if _is_module(one, name)), None)
+                if own is None:
+                    yield name
+                elif own not in seen:
+                    seen.add(own)
+                    waiting.append(own)
+
+
+def _is_module(script: Script, name: str) -> bool:
+    path = script.source.path.removesuffix(".py").removesuffix("/__init__")
+    wanted = name.replace(".", "/")
+    return path == wanted or path.endswith(f"/{wanted}")

@@ -1,0 +1,109 @@
+"""Packages that a project has from an address (a repository, an archive): fetched as what they are, or missing.
+
+A package of the index that is called like the last part of an address is another package: it is never taken instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+import msgspec
+from packaging.utils import canonicalize_name
+
+from gonogo.finding import Text
+from gonogo.prepare.packages.building import BuildFailed, Built, built
+from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.sources import NoSource, archive_at, download, repository_at, shown
+
+_WHEEL = re.compile(r"([\w.]+)-([\w.!+%]+)(?:-\d\w*)?-[\w.]+-[\w.]+-[\w.]+\.whl")
+_ARCHIVE = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|zip)$|/(?:archive|zipball|tarball)/")
+
+MISSING = Text(
+    "not installed in this environment; whatever imports it can't be judged ({why}). --with {name} "
+    "installs the package of that name from the index instead",
+    "不在此环境中，用到它的代码无法判断（{why}）。可用 --with {name} 改用软件包索引中的同名包",
+)
+NOT_KNOWN_TO_BE_IT = Text(
+    "rehearsed with the installed {name} {version}, which may not be from that address",
+    "使用已安装的 {name} {version} 排练，无法确认它来自该地址",
+)
+
+
+def what_is_missing(name: str, address: str) -> Text:
+    """A package with its address, as reports call it."""
+    return Text(f"{name} from {shown(address)}", f"{name}（来自 {shown(address)}）")
+
+
+@dataclass
+class Fetched:
+    """What came of a project's addresses."""
+
+    lines: dict[str, str] = field(default_factory=dict)
+    """Requirements for uv, by canonical name: wheels that lie on this machine."""
+    missing: dict[str, str] = field(default_factory=dict)
+    """Why not, by the name that the project's file has."""
+    built: dict[str, str] = field(default_factory=dict)
+    """Versions of those that were built here."""
+
+
+def fetch(
+    addresses: Mapping[str, str], extras: Mapping[str, str], folder: Path, say: Say, *, unconfined: bool
+) -> Fetched:
+    """Fetch what is behind each address, into a new folder; build what is no wheel."""
+    folder.mkdir()
+    found = Fetched()
+    for number, (name, address) in enumerate(addresses.items()):
+        try:
+            one = _wheel_at(name, address, folder / str(number), say, unconfined=unconfined)
+        except NoSource as error:
+            found.missing[name] = str(error)
+            continue
+        except BuildFailed as error:
+            found.missing[name] = f"its build failed: {error}"
+            continue
+        found.lines[one.name] = f"{one.name}{extras.get(name, '')} @ {one.wheel.absolute().as_uri()}"
+        if one.wheel.parent != folder / str(number):
+            found.built[one.name] = one.version
+    return found
+
+
+def _wheel_at(name: str, address: str, folder: Path, say: Say, *, unconfined: bool) -> Built:
+    if address.startswith("git+"):
+        return built(repository_at(address, folder, say), name, say, unconfined=unconfined)
+    path, _, fragment = address.partition("#")
+    file_name = path.partition("?")[0].rpartition("/")[2].replace("%2B", "+").replace("%2b", "+")
+    if not re.match(r"https?://", address):
+        raise NoSource("only addresses of git+https, git+ssh, https and http are fetched")
+    if (wheel := _WHEEL.fullmatch(file_name)) is not None:
+        folder.mkdir()
+        download(path, folder / file_name, own=False)
+        stated = re.search(r"(?:^|&)sha256=([0-9a-f]{64})\b", fragment)
+        if stated is not None and hashlib.sha256((folder / file_name).read_bytes()).hexdigest() != stated[1]:
+            raise NoSource("it is not what its address says (sha256)")
+        return Built(folder / file_name, canonicalize_name(wheel[1]), wheel[2])
+    if _ARCHIVE.search(path.partition("?")[0]):
+        return built(archive_at(address, folder), name, say, unconfined=unconfined)
+    raise NoSource("the address names no repository, archive or wheel")
+
+
+def installed_from(name: str, address: str) -> bool:
+    """Whether this Python's package of that name was installed from that address (PEP 610)."""
+    try:
+        told = msgspec.json.decode(metadata.distribution(name).read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    url = told.get("url") if isinstance(told, dict) else None
+    return isinstance(url, str) and _place(url) == _place(address)
+
+
+def _place(address: str) -> str:
+    """An address without its revision and what may be left out of it."""
+    bare = shown(address).removeprefix("git+").partition("#")[0]
+    scheme, _, rest = bare.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host}{slash}{path.partition('@')[0].removesuffix('.git')}".lower()

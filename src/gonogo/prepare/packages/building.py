@@ -1,0 +1,346 @@
+"""Wheels built here of sources that have none: confined, without network, kept in the cache.
+
+What the build requires is fetched before, as wheels. The sources' own code (``setup.py``, a build backend's hooks) runs
+in a world of :mod:`gonogo.confinement` alone; of what it does, nothing is taken but the wheel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from email.parser import HeaderParser
+from pathlib import Path
+from typing import IO, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from gonogo.confinement.confinement import Confinement
+from gonogo.confinement.trees import remove_tree
+from gonogo.confinement.untrusted_files import read_untrusted
+from gonogo.confinement.world import World
+from gonogo.finding import Text
+from gonogo.prepare.packages.installed import installed_version
+from gonogo.prepare.packages.names import WITH_PKG_RESOURCES
+from gonogo.prepare.packages.places import Say, cache_folder
+from gonogo.prepare.packages.sources import PackageSource
+from gonogo.prepare.packages.uv import WHEELS_ONLY, UvFailed, run_uv
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_FORMAT = 1
+_STEP_TIMEOUT = 1500.0
+_SAY_AFTER = 2.0
+_MAX_WHEEL = 2 << 30
+_MAX_TABLE = 1 << 20
+_MAX_OUTPUT = 1 << 16
+_PROGRAM = str(Path(__file__).with_name("build_program.py"))
+_LEGACY = "setuptools.build_meta:__legacy__"
+BUILT_WITH_TORCH = ("deepspeed",)
+"""What imports torch while it is built, and gets this Python's."""
+TO_BUILD_WITH = (WITH_PKG_RESOURCES, "wheel", "packaging", "py-cpuinfo", "psutil", "ninja")
+"""What such a build, and other old ones, import without saying so."""
+_NOT_THERE = re.compile(r"No module named '[\w.]+'")
+_WHEEL = re.compile(r"[\w.!+]+-[\w.!+]+(?:-\w+)?-[\w.]+-[\w.]+-[\w.]+\.whl")
+_VARIABLES = {"DS_BUILD_OPS": "0"}
+"""DeepSpeed compiles its operators only where it is told to."""
+
+
+class BuildFailed(Exception):
+    """No wheel came of it; the message is the last line that says why."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A wheel that was built here, now or before."""
+
+    wheel: Path
+    name: str
+    version: str
+
+
+def built(source: PackageSource, name: str, say: Say, *, unconfined: bool = False) -> Built:
+    """The wheel of some sources. ``name``: what they are called, for messages.
+
+    Raises BuildFailed, and UserError where this machine has no means to confine the build.
+    """
+    kept = cache_folder().parent / "built" / _key(source, name)
+    if (found := _wheel_in(kept)) is not None:
+        return found
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with _folder(f".building-{name[:40]}-", kept.parent) as building:
+        build = _Build(source, name, building, say, unconfined=unconfined)
+        result = build.run()
+        filled = building / "kept"
+        filled.mkdir()
+        shutil.copyfile(result, filled / result.name)
+        with contextlib.suppress(OSError):  # another one may have built it meanwhile
+            os.rename(filled, kept)
+    found = _wheel_in(kept)
+    if found is None:
+        raise BuildFailed("its build made no wheel that can be read")
+    return found
+
+
+def _key(source: PackageSource, name: str) -> str:
+    torch = ""
+    if name in BUILT_WITH_TORCH:
+        torch = str(installed_version("torch"))
+    told = [source.identity, source.subfolder, platform.python_version(), platform.machine(), torch, str(_FORMAT)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
+
+
+@contextlib.contextmanager
+def _folder(prefix: str, parent: Path) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    try:
+        yield folder
+    finally:
+        remove_tree(folder)
+
+
+def _wheel_in(folder: Path) -> Built | None:
+    """The wheel in a folder, with what its metadata say; None where there is none, or one that can't be read."""
+    for file in sorted(folder.glob("*.whl")):
+        try:
+            with zipfile.ZipFile(file) as content:
+                metadata = next(one for one in content.infolist() if _is_metadata(one))
+                told = HeaderParser().parsestr(content.read(metadata).decode("utf-8", "replace"))
+        except Exception:  # zipfile raises whatever its parts do; the file is a stranger's
+            continue
+        name, version = told.get("Name", ""), told.get("Version", "")
+        if name and version:
+            return Built(file, canonicalize_name(name), version)
+    return None
+
+
+def _is_metadata(entry: zipfile.ZipInfo) -> bool:
+    return bool(re.fullmatch(r"[^/]+\.dist-info/METADATA", entry.filename)) and entry.file_size <= _MAX_TABLE
+
+
+class _Build:
+    """One build: its environment, which it sees and can't change, and its steps, each in a world of its own."""
+
+    def __init__(self, source: PackageSource, name: str, folder: Path, say: Say, *, unconfined: bool) -> None:
+        self._source = source
+        self._name = name
+        self._folder = folder
+        self._say = say
+        self._unconfined = unconfined
+        self._what = Text(
+            "building {name} here, unconfined" if unconfined else "building {name} here, confined",
+            "在本机构建 {name}（未受限制）" if unconfined else "在本机受限环境中构建 {name}",
+        ).format(name=name)
+        self._environment = folder / "environment"
+        self._own_shown = False
+        self._wheel_name = ""
+
+    def run(self) -> Path:
+        """The wheel, in the folder of the build. Raises BuildFailed."""
+        self._make_environment()
+        table = self._step("system", "", [])
+        system = _build_system(table)
+        backend, backend_path = str(system["build-backend"]), list(system["backend-path"])
+        with_own = self._name in BUILT_WITH_TORCH
+        if with_own:
+            self._show_own_packages()
+        self._require([*system["requires"], *(TO_BUILD_WITH if with_own else ())])
+        try:
+            return self._steps(backend, backend_path)
+        except BuildFailed as error:
+            if with_own or not _NOT_THERE.search(str(error)):
+                raise
+        # It imports what it doesn't say it requires: as with `pip install --no-build-isolation`, which such a package
+        # tells its users to say.
+        self._show_own_packages()
+        self._require(list(TO_BUILD_WITH))
+        return self._steps(backend, backend_path)
+
+    def _steps(self, backend: str, backend_path: list[str]) -> Path:
+        asked = None if self._own_shown else self._step("requires", backend, backend_path)
+        try:
+            more = json.loads(asked or b"[]")
+        except (ValueError, RecursionError):
+            more = []
+        self._require([one for one in more if isinstance(one, str)] if isinstance(more, list) else [])
+        content = self._step("wheel", backend, backend_path)
+        if content is None:
+            raise BuildFailed("its build made no wheel")
+        file = self._folder / self._wheel_name
+        file.write_bytes(content)
+        return file
+
+    # -- its environment
+
+    def _make_environment(self) -> None:
+        command = [sys.executable, "-I", "-m", "venv", "--without-pip", str(self._environment)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env={}, cwd="/", check=False)
+        if done.returncode != 0:
+            raise BuildFailed(_last_error(f"{done.stdout}\n{done.stderr}"))
+
+    def _packages(self) -> Path:
+        return next((self._environment / "lib").glob("python3.*/site-packages"))
+
+    def _show_own_packages(self) -> None:
+        """Have this Python's packages be found after the environment's."""
+        self._own_shown = True  # as without build isolation, where the build isn't asked what it requires
+        own = [place for place in sys.path if place.endswith("-packages")]
+        (self._packages() / "own.pth").write_text("\n".join([*own, ""]), encoding="utf-8")
+
+    def _require(self, lines: Sequence[str]) -> None:
+        """Install wheels. uv runs with this Python, never with the environment's, which runs what lies in it."""
+        wanted = []
+        for line in lines:
+            try:
+                one = Requirement(line)
+            except InvalidRequirement:
+                raise BuildFailed(f"its build requires {line[:100]!r}, which is no requirement") from None
+            if one.url is not None:
+                raise BuildFailed(f"its build requires {one.name} from an address, which is not fetched")
+            if one.marker is None or one.marker.evaluate({"extra": ""}):
+                wanted.append(line)
+        if not wanted:
+            return
+        (self._folder / "build.in").write_text("\n".join([*wanted, ""]), encoding="utf-8")
+        (self._folder / "old.txt").write_text(f"{WITH_PKG_RESOURCES}\n", encoding="utf-8")
+        words = ["pip", "install", "--python", sys.executable, "--prefix", str(self._environment), *WHEELS_ONLY]
+        words += ["-r", "build.in"]
+        try:
+            with contextlib.suppress(UvFailed):
+                run_uv([*words, "--constraints", "old.txt"], cwd=self._folder, what=self._what, say=self._say)
+                return
+            run_uv(words, cwd=self._folder, what=self._what, say=self._say)
+        except UvFailed as error:
+            raise BuildFailed(f"what its build requires can't be had: {error.reason}") from None
+
+    # -- its steps
+
+    def _step(self, step: str, backend: str, backend_path: list[str]) -> bytes | None:
+        """Run one step in a world; what it wrote. Raises BuildFailed where it failed."""
+        with _folder("gonogo-build-", Path(os.environ.get("TMPDIR") or tempfile.gettempdir())) as scratch:
+            confinement = Confinement(scratch, unconfined=self._unconfined)
+            shared = confinement.shared
+            for name in ("home", "tmp", "out"):
+                (shared / name).mkdir()
+            source = confinement.readable / "source"
+            if self._source.path.is_dir():
+                shutil.copytree(self._source.path, source, symlinks=True)
+            else:
+                shutil.copyfile(self._source.path, source)
+            result = shared / "out" if step == "wheel" else shared / "told"
+            with confinement.world() as world:
+                # Where a world has a layer it is limited, and gone with the world.
+                work = (self._folder if world.shows_changes else shared) / "work"
+                python = str(self._environment / "bin" / "python")
+                words = [python, "-I", _PROGRAM, step, str(source), self._source.subfolder, str(work), backend]
+                words += [json.dumps(backend_path), str(result)]
+                status, said = self._run(world, words, shared)
+                if world.limit is not None:
+                    raise BuildFailed(world.limit.en)
+            if status != 0:
+                raise BuildFailed(_last_error(said))
+            if step != "wheel":
+                return read_untrusted(result, _MAX_TABLE)
+            return self._wheel_of(result)
+
+    def _wheel_of(self, folder: Path) -> bytes | None:
+        with contextlib.suppress(OSError):  # the build may have taken the folder away
+            for name in sorted(os.listdir(folder)):
+                if _WHEEL.fullmatch(name):
+                    self._wheel_name = name
+                    return read_untrusted(folder / name, _MAX_WHEEL)
+        return None
+
+    def _run(self, world: World, words: list[str], shared: Path) -> tuple[int, str]:
+        environment = {
+            "PATH": os.pathsep.join([str(self._environment / "bin"), os.environ.get("PATH", os.defpath)]),
+            "HOME": str(shared / "home"), "TMPDIR": str(shared / "tmp"), "LANG": "C.UTF-8", **_VARIABLES,
+            **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+        }  # fmt: skip
+        process = subprocess.Popen(
+            world.command(words),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=shared,
+            env=world.environment(environment),
+        )  # fmt: skip
+        assert process.stdout is not None
+        said = _Tail(process.stdout)
+        started = time.monotonic()
+        try:
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    status = process.wait(0.1)
+                    break
+                seconds = time.monotonic() - started
+                if seconds > _STEP_TIMEOUT:
+                    raise BuildFailed(f"its build had not ended after {_STEP_TIMEOUT:.0f} s")
+                if seconds > _SAY_AFTER:
+                    self._say(
+                        Text("{what} ({seconds:.0f} s)", "{what}（{seconds:.0f} 秒）").format(
+                            what=self._what, seconds=seconds
+                        )
+                    )
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        return status, said.text()
+
+
+class _Tail:
+    """The end of what a program prints, read as it comes: it may print without end, and leave the pipe to others."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._kept = b""
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while block := os.read(self._stream.fileno(), 1 << 16):
+                self._kept = (self._kept + block)[-_MAX_OUTPUT:]
+
+    def text(self) -> str:
+        self._thread.join(2)
+        return self._kept.decode(errors="replace")
+
+
+def _build_system(table: bytes | None) -> dict[str, Any]:
+    """The sources' ``[build-system]``; setuptools where they have none."""
+    try:
+        told = tomllib.loads((table or b"").decode("utf-8")).get("build-system")
+    except (ValueError, RecursionError):
+        raise BuildFailed("its pyproject.toml can't be read") from None
+    told = told if isinstance(told, dict) else {"requires": ["setuptools", "wheel"]}
+    requires, path = told.get("requires", []), told.get("backend-path", [])
+    found = {
+        "requires": [one for one in requires if isinstance(one, str)] if isinstance(requires, list) else [],
+        "build-backend": told.get("build-backend", _LEGACY),
+        "backend-path": [one for one in path if isinstance(one, str)] if isinstance(path, list) else [],
+    }
+    if not isinstance(found["build-backend"], str):
+        raise BuildFailed("its pyproject.toml names no build backend")
+    return found
+
+
+def _last_error(said: str) -> str:
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    raised = [line for line in lines if re.match(r"(?:[A-Za-z_.]*(?:Error|Exception|Exit)\b|error:)", line)]
+    last = (raised or lines or ["its build said nothing"])[-1]
+    return "".join(letter for letter in last if letter.isprintable())[:300]

@@ -1,0 +1,218 @@
+"""The cache of packages that are laid over: a folder for each package, version and Python, filled by pip.
+
+A folder appears whole or not at all: it is filled under another name and then renamed. Two rehearsals that fill the
+same one don't disturb each other; the second's is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.prepare.packages.building import BuildFailed, built
+from gonogo.prepare.packages.index import releases_of
+from gonogo.prepare.packages.installers import FOLDER, pip_command, surroundings
+from gonogo.prepare.packages.names import NEEDS_A_WHEEL
+from gonogo.prepare.packages.places import Say, cache_folder
+from gonogo.prepare.packages.sources import NoSource, release_of
+
+_SAY_AFTER = 2.0
+_INSTALL_TIMEOUT = 900.0
+_ABANDONED_AFTER = 24 * 3600.0
+_BUILT_HERE = "gonogo-built-here"
+"""A file beside a package that says that its wheel was built on this machine."""
+
+
+class PackageNotInstallable(Exception):
+    """pip could not install a package. ``versions`` are those that it found of it, oldest first."""
+
+    def __init__(self, why: str, versions: tuple[Version, ...]) -> None:
+        super().__init__(why)
+        self.why = why
+        self.versions = versions
+
+
+def folder_with(name: str, specifier: SpecifierSet, say: Say, *, unconfined: bool = False) -> Path:
+    """The folder of a version that the specifier takes: from the cache, else installed into it.
+
+    ``name`` is canonical. Raises NotInstalled where there is none, or its build fails, and UserError where the cache
+    can't be written.
+    """
+    cache = cache_folder()
+    found = _find_cached_wheel(name, specifier)
+    return found if found is not None else _install(cache, name, specifier, say, unconfined=unconfined)
+
+
+def was_built(folder: Path) -> bool:
+    """Whether the wheel of what is in a folder of the cache was built on this machine."""
+    return (folder / _BUILT_HERE).exists()
+
+
+def version_in(folder: Path, name: str) -> Version:
+    """The version of a package in a folder of the cache."""
+    return Version(_distribution(folder, name).version)
+
+
+def requirements_in(folder: Path, name: str) -> list[Requirement]:
+    """What the package in a folder of the cache requires on this machine, without extras."""
+    found = []
+    for text in _distribution(folder, name).requires or []:
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            found.append(requirement)
+    return found
+
+
+def _distribution(folder: Path, name: str) -> metadata.Distribution:
+    return next(d for d in metadata.distributions(path=[str(folder)]) if canonicalize_name(d.metadata["Name"]) == name)
+
+
+def _suffix() -> str:
+    return f"-py{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def cached_versions(name: str) -> dict[Version, Path]:
+    """The versions of a package (canonical name) that the cache has for this Python, each with its folder."""
+    found: dict[Version, Path] = {}
+    cache = cache_folder()
+    if not cache.is_dir():
+        return found
+    for folder in cache.iterdir():
+        match = re.fullmatch(re.escape(name) + r"-(\d.*)" + re.escape(_suffix()), folder.name)
+        if match is not None:
+            with contextlib.suppress(InvalidVersion):
+                found[Version(match[1])] = folder
+    return found
+
+
+def _find_cached_wheel(name: str, specifier: SpecifierSet) -> Path | None:
+    found = cached_versions(name)
+    best = max(specifier.filter(found, prereleases=True), default=None)
+    return found[best] if best is not None else None
+
+
+def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say, *, unconfined: bool) -> Path:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        _drop_abandoned(cache)
+        filling = Path(tempfile.mkdtemp(prefix=".filling-", dir=cache))
+    except OSError as error:
+        raise UserError(
+            Text(
+                "can't write to the cache {path} ({why}): point XDG_CACHE_HOME to a writable folder",
+                "缓存目录 {path} 无法写入（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
+            ).format(path=cache, why=error.strerror)
+        ) from None
+    try:
+        try:
+            _run_pip(f"{name}{specifier}", f"{name}{specifier}", filling, say)
+        except PackageNotInstallable as error:
+            _build(name, specifier, filling, say, error, unconfined=unconfined)
+        target = cache / f"{name}-{version_in(filling, name)}{_suffix()}"
+        filling.chmod(0o755)
+        try:
+            os.rename(filling, target)
+        except OSError:
+            if not target.is_dir():  # else another rehearsal was faster
+                raise
+        return target
+    finally:
+        shutil.rmtree(filling, ignore_errors=True)
+
+
+def _drop_abandoned(cache: Path) -> None:
+    for folder in cache.glob(".filling-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _ABANDONED_AFTER:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _build(
+    name: str, specifier: SpecifierSet, target: Path, say: Say, refused: PackageNotInstallable, *, unconfined: bool
+) -> None:
+    """Install a version of which there are only sources, by way of a wheel that is built of them, confined.
+
+    Raises NotInstalled: as pip did, where there are no sources either.
+    """
+    if name in NEEDS_A_WHEEL:
+        raise refused
+    what = Text("looking for the sources of {name}", "正在查找 {name} 的源码").format(name=name)
+    with tempfile.TemporaryDirectory(prefix="gonogo-sources-") as folder:
+        try:
+            source = release_of(name, str(specifier), None, Path(folder) / "source", what, say)
+        except NoSource:
+            known = set(refused.versions)
+            with contextlib.suppress(UserError):
+                known |= set(releases_of(name))
+            raise PackageNotInstallable(refused.why, tuple(sorted(known))) from None
+        try:
+            wheel = built(source, name, say, unconfined=unconfined).wheel
+        except BuildFailed as error:
+            raise PackageNotInstallable(f"its build failed: {error}", ()) from None
+    _run_pip(f"{name}{specifier}", str(wheel), target, say)
+    (target / _BUILT_HERE).touch()
+
+
+def _run_pip(shown: str, what: str, target: Path, say: Say) -> None:
+    """Have pip install a wheel: of the index, or a file. Nothing of the package runs."""
+    options = ["--no-deps", "--disable-pip-version-check", "--no-input", "--compile", "--target", str(target)]
+    command = pip_command("install", *options, "--only-binary", ":all:", what)
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=FOLDER, env=surroundings()
+        )
+        started = time.monotonic()
+        try:
+            while process.poll() is None:
+                seconds = time.monotonic() - started
+                if seconds > _INSTALL_TIMEOUT:
+                    raise PackageNotInstallable(f"pip had not ended after {_INSTALL_TIMEOUT:.0f} s", ())
+                if seconds > _SAY_AFTER:
+                    say(
+                        Text(
+                            "installing {what} into gonogo's cache ({seconds:.0f} s)",
+                            "正在把 {what} 安装到 gonogo 的缓存（{seconds:.0f} 秒）",
+                        ).format(what=shown, seconds=seconds)
+                    )
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.1)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    if process.returncode != 0:
+        raise PackageNotInstallable(_why(text), _versions(text))
+
+
+def _why(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith(("ERROR:", "error:"))]
+    raised = [line for line in lines if re.match(r"^[A-Za-z_.]*(Error|Exception)\b", line)]
+    return (raised or errors or lines or ["pip said nothing"])[-1][:300]
+
+
+def _versions(text: str) -> tuple[Version, ...]:
+    """The versions that pip lists where it finds none that fits."""
+    match = re.search(r"\(from versions: ([^)]*)\)", text)
+    found = []
+    for part in match[1].split(",") if match else []:
+        with contextlib.suppress(InvalidVersion):
+            found.append(Version(part.strip()))
+    return tuple(sorted(found))

@@ -1,0 +1,183 @@
+"""The user's word before a project's packages are installed: what they are is listed, and the answer remembered.
+
+It is asked for once for a project and what its files list, where there is a terminal; ``--yes`` gives it. Packages that
+the user names by ``--with`` alone are not asked for: they were named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from gonogo.evidence.prepared import FOLDER, OF
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.finding.words import size
+from gonogo.prepare.packages.places import state_folder
+from gonogo.prepare.packages.resolving import Chosen
+from gonogo.prepare.prompts import ask, can_ask, print_lines
+
+_MAX_SHOWN = 400
+
+
+class NotAgreed(UserError):
+    """The user did not want the packages installed, or could not be asked."""
+
+
+@dataclass(frozen=True)
+class Intended:
+    """What is about to be installed, and why it is not all that the file lists."""
+
+    file: Path
+    folder: Path
+    """Where it is installed."""
+    listed: tuple[str, ...]
+    """What the project's files ask for: what the answer is remembered for."""
+    packages: tuple[Chosen, ...]
+    built: dict[str, str] = field(default_factory=dict)
+    missing: tuple[Text, ...] = ()
+    notes: tuple[Text, ...] = ()
+
+
+_HEAD = Text(
+    "{file} requires packages that are not installed: {count} would be installed{size} into gonogo's own "
+    "folder {folder}",
+    "{file} 要求的软件包本机没有：将安装 {count} 个{size}，放在 gonogo 自己的目录 {folder}",
+)
+_SIZE = Text(" (up to {size} to download)", "（最多需下载 {size}）")
+_PACKAGES_FROM_HOST = Text("  from {host}: {names}", "  来自 {host}：{names}")
+_THIS_MACHINE = Text("local files", "本机文件")
+_BUILT = Text("  built from source on this machine, confined: {names}", "  在本机受限环境中构建：{names}")
+_TORCH = Text(
+    "  and torch (a CPU build, or that of this Python) with its dependencies", "  以及 CPU 版或本机的 torch 及其依赖"
+)
+_QUESTION = Text("Install these packages ({count})? [Y/n] ", "安装这 {count} 个软件包？[Y/n] ")
+_NO_TERMINAL = Text(
+    "{file} requires packages that are not installed ({count}){size}; installing them into gonogo's own "
+    "folder {folder} needs confirmation, and there is no terminal to ask: add --yes, or --environment "
+    "none to rehearse with the installed packages",
+    "{file} 要求的 {count} 个软件包{size}本机没有，且无法询问是否安装到 gonogo 自己的目录 {folder}：请加上 --yes，"
+    "或用 --environment none 以已安装的软件包排练",
+)
+_DECLINED = Text(
+    "the packages that {file} requires were not installed: --environment none rehearses with the installed packages",
+    "没有安装 {file} 要求的软件包：用 --environment none 可按已安装的软件包排练",
+)
+
+
+def agree(intended: Intended, *, yes: bool) -> None:
+    """Return where the packages may be installed. Raises NotAgreed."""
+    project = _project(intended.file)
+    lines = _describe_packages(intended)
+    if yes or project in _AGREED_NOW or set(intended.listed) <= _read_consent(project):
+        print_lines(lines)
+    else:
+        answer = ask(lines, _QUESTION.format(count=len(intended.packages)))
+        if answer is None:
+            raise NotAgreed(
+                _NO_TERMINAL.format(
+                    file=_said(intended.file),
+                    count=len(intended.packages),
+                    size=_size(intended),
+                    folder=intended.folder,
+                )
+            )
+        if not answer:
+            raise NotAgreed(_DECLINED.format(file=_said(intended.file)))
+    _AGREED_NOW.add(project)
+    _remember(project, intended.listed)
+
+
+_AGREED_NOW: set[str] = set()
+"""Projects that the user has agreed to while this process runs: prepare adds what a first worker turns out to lack."""
+
+
+def may_be_asked(folder: Path) -> bool:
+    """Whether the user has agreed to packages of the project before, or sits at a terminal to be asked."""
+    project = str(folder.absolute().resolve())
+    return project in _AGREED_NOW or bool(_read_consent(project)) or can_ask()
+
+
+def _size(intended: Intended) -> Text:
+    total = sum(one.size for one in intended.packages)
+    return _SIZE.format(size=size(total)) if total else Text("", "")
+
+
+def _describe_packages(intended: Intended) -> list[Text]:
+    count = len(intended.packages)
+    lines = [_HEAD.format(file=_said(intended.file), count=count, size=_size(intended), folder=intended.folder)]
+    by_host: dict[str, list[str]] = {}
+    for one in intended.packages:
+        if one.name not in intended.built:
+            by_host.setdefault(one.host, []).append(f"{one.name} {one.version}".rstrip())
+    for host, names in by_host.items():
+        shown = ", ".join(names[:_MAX_SHOWN]) + (f" (+{len(names) - _MAX_SHOWN})" if len(names) > _MAX_SHOWN else "")
+        lines.append(_PACKAGES_FROM_HOST.format(host=host or _THIS_MACHINE, names=shown))
+    if intended.built:
+        names = [f"{name} {version}" for name, version in intended.built.items()]
+        lines.append(_BUILT.format(names=", ".join(names)))
+    lines.append(_TORCH)
+    lines += [Text(f"  {one.en}", f"  {one.zh}") for one in (*intended.missing, *intended.notes)]
+    return lines
+
+
+# -- what is remembered
+
+
+def _project(file: Path) -> str:
+    """The folder of a project's file; of one that ``gonogo prepare`` made, the folder that it was made for."""
+    folder = file.absolute().resolve().parent
+    if folder.name != FOLDER:
+        return str(folder)
+    kept = _kept_for(folder)
+    return kept[0] if kept else str(folder.parent)
+
+
+def _kept_for(folder: Path) -> list[str]:
+    """Of a folder that a rehearsal keeps: the project's folder, and the names of its files. Empty for another."""
+    try:
+        return (folder.parent / OF).read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeError):
+        return []
+
+
+def _said(file: Path) -> str:
+    """The file as the user knows it: of one that a rehearsal keeps, those of the project that it was made of."""
+    folder = file.absolute().resolve().parent
+    kept = _kept_for(folder) if folder.name == FOLDER else []
+    return kept[1] if len(kept) == 2 and kept[1] else str(file)
+
+
+def _place(project: str) -> Path:
+    return state_folder() / "agreed" / f"{hashlib.sha256(project.encode()).hexdigest()[:24]}.json"
+
+
+def _read_consent(project: str) -> set[str]:
+    """What of the project's lists the user has agreed to."""
+    try:
+        told = msgspec.json.decode(_place(project).read_bytes())
+    except (OSError, msgspec.MsgspecError, UnicodeError):
+        return set()
+    listed = told.get("listed") if isinstance(told, dict) and told.get("project") == project else None
+    return {one for one in listed if isinstance(one, str)} if isinstance(listed, list) else set()
+
+
+def _remember(project: str, listed: Sequence[str]) -> None:
+    """Where the folder can't be written, it is asked again the next time."""
+    place = _place(project)
+    together = sorted({*_read_consent(project), *listed})
+    content = json.dumps({"project": project, "listed": together}, indent=1, ensure_ascii=False)
+    with contextlib.suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=place.parent)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(content)
+        os.replace(name, place)

@@ -1,0 +1,248 @@
+"""An environment being made: its packages found, agreed to, installed. It is there whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import gonogo
+from gonogo.confinement.trees import remove_tree
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.prepare.packages.addresses import MISSING, fetch, what_is_missing
+from gonogo.prepare.packages.building import TO_BUILD_WITH
+from gonogo.prepare.packages.consent import Intended
+from gonogo.prepare.packages.installed import installed_version, link_torch
+from gonogo.prepare.packages.names import PYTHON_ALONE
+from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.requested import RequestedVersions
+from gonogo.prepare.packages.resolving import LOCK, Resolving
+from gonogo.prepare.packages.torch_family import (
+    BESIDE_TORCH,
+    add_beside_torch,
+    install_for_torch,
+    install_torch,
+    is_required,
+    releases_beside,
+    torch_of_the_day,
+)
+from gonogo.prepare.packages.uv import WHEELS_ONLY, UvFailed, into, run_uv
+
+# As uv writes them into a relocatable environment: found from where the command lies.
+_RELOCATABLE = b"""#!/bin/sh
+'''exec' "$(dirname -- "$(realpath -- "$0")")"/'python' "$0" "$@"
+' '''
+"""
+_MAX_BYTES = 1 << 20
+
+_FORMAT = 12
+"""Changes when environments are made in another way, so that older ones are not used."""
+_SETUPTOOLS = TO_BUILD_WITH[0]
+# What gonogo's own part of a rehearsal needs beside torch: records, and checkpoints made of a config alone.
+OF_GONOGO = ("msgspec", "safetensors")
+
+Consent = Callable[[Intended], None]
+"""Told what is about to be installed; raises where the user does not agree."""
+_NOT_FOLLOWED = Text(
+    "ignored: {line} (packages are installed only from the indexes in your own pip and uv configuration)",
+    "已忽略：{line}（软件包只从你自己的 pip 和 uv 配置的索引安装）",
+)
+_CUDA_ALONE = (
+    *("flash-attn", "apex", "xformers", "torchvision", "torchaudio", "deepspeed-kernels", "pytorch-triton"),
+    *("flashinfer-python", "sgl-kernel", "mamba-ssm", "causal-conv1d", "vllm", "sglang", "transformer-engine-torch"),
+    *("transformer-engine-cu11", "transformer-engine-cu12", "transformer-engine-cu13", "transformer-engine-jax"),
+)
+"""Left out also where another package requires them: their builds on PyPI want CUDA's libraries, or nvcc."""
+
+
+@dataclass(frozen=True)
+class Requested:
+    """What an environment is made of."""
+
+    requirements: tuple[str, ...]
+    pins: tuple[str, ...]
+    """Of ``--with``: they win over what the file says."""
+    python: str
+    as_of: str | None
+    built_for_cuda: tuple[str, ...]
+    """Packages that gonogo has stand-ins for, or that can't be had."""
+    addresses: tuple[tuple[str, str], ...]
+    """Packages that come from elsewhere than an index, each with its address."""
+    extras: tuple[tuple[str, str], ...]
+    """Of those."""
+    beside_torch: tuple[tuple[str, str], ...]
+    """Which releases of torchvision and torchaudio are asked for."""
+    torch: str | None
+    """The torch that is pinned, where it isn't this Python's own: a CPU build of it is looked for."""
+
+    @property
+    def key(self) -> str:
+        """What tells its folder from those of others."""
+        here = [str(installed_version("torch")), str(Path(gonogo.__file__).parent), _FORMAT]
+        beside = [
+            f"{name}{dict(self.beside_torch).get(name, '')}" for name in BESIDE_TORCH if name in self.built_for_cuda
+        ]
+        asked = [self.requirements, self.pins, self.python, self.as_of, self.torch, self.addresses, self.extras]
+        text = json.dumps([*asked, *here, *beside])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def make_environment(
+    folder: Path,
+    asked: Requested,
+    file: Path,
+    wanted: RequestedVersions,
+    say: Say,
+    consent: Consent,
+    *,
+    unconfined: bool,
+) -> None:
+    """Make the environment under another name, then give it its own: it is there whole or not at all."""
+    what = Text("creating the environment of {file}", "正在创建 {file} 的环境").format(file=file.name)
+    filling = Path(tempfile.mkdtemp(prefix=".filling-", dir=folder.parent))
+    try:
+        say(what)
+        addresses = dict(asked.addresses)
+        fetched = fetch(addresses, dict(asked.extras), filling / "fetched", say, unconfined=unconfined)
+        missing = {name: (addresses[name], why) for name, why in fetched.missing.items()}
+        resolving = _resolving(asked, fetched.lines, list(missing), filling, what, say, unconfined=unconfined)
+        chosen = resolving.resolve()
+        of_python = [line for one in chosen for line in PYTHON_ALONE.get(one.name, ())]
+        if of_python:
+            chosen = resolving.resolve(of_python)
+        consent(
+            Intended(
+                file=file,
+                folder=folder.parent,
+                listed=(*asked.requirements, *(f"{name} @ {address}" for name, address in asked.addresses)),
+                packages=tuple(chosen),
+                built={**fetched.built, **resolving.built},
+                missing=tuple(_missing(name, *one) for name, one in missing.items()),
+                notes=not_followed(wanted),
+            )
+        )
+        venv = filling / "venv"
+        run_uv(["venv", "--relocatable", "--python", sys.executable, str(venv)], cwd=filling, what=what, say=say)
+        packages = next((venv / "lib").glob("python3.*/site-packages"))
+        (packages / "gonogo").symlink_to(Path(gonogo.__file__).resolve().parent)
+        torch = asked.torch or torch_of_the_day(asked.as_of, filling, what, say)
+        of_the_day = install_torch(venv, torch, filling, what, say)
+        of_today = link_torch(packages) if of_the_day is None else []
+        _install(venv, filling, asked, resolving, of_today, of_python, of_the_day or [], what, say)
+        for name in BESIDE_TORCH:
+            if name in asked.built_for_cuda or is_required(name, packages):
+                stated = dict(asked.beside_torch).get(name, "")
+                releases = releases_beside(name, stated, asked.torch, _versions_in(packages)["torch"])
+                add_beside_torch(venv, name, releases, filling, what, say)
+        own_interpreter(venv)
+        refused = resolving.refused
+        missing |= {
+            name: (addresses.get(name, line), refused[name]) for name, line in fetched.lines.items() if name in refused
+        }
+        made = {
+            "refused": {name: why for name, why in refused.items() if name not in fetched.lines},
+            "missing": missing,
+            "built": {**fetched.built, **resolving.built},
+            "versions": _versions_in(packages),
+            "torch": torch,
+        }
+        (venv / "gonogo.json").write_text(json.dumps(made), encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)  # one that is not whole
+        os.rename(venv, folder)
+    except UvFailed as error:
+        raise UserError(
+            Text("can't create the environment of {file}: {why}", "无法创建 {file} 的环境：{why}").format(
+                file=file, why=error.reason
+            )
+        ) from None
+    finally:
+        remove_tree(filling)
+
+
+def _resolving(
+    asked: Requested,
+    fetched: dict[str, str],
+    missing: list[str],
+    filling: Path,
+    what: Text,
+    say: Say,
+    *,
+    unconfined: bool,
+) -> Resolving:
+    pins = list(asked.pins)
+    of_setuptools = (Requirement(line) for line in (*asked.requirements, *pins))
+    if not any(one.name == "setuptools" and one.specifier for one in of_setuptools):
+        pins.append(_SETUPTOOLS)
+    # A package that is missing is not taken from the index either, whoever else requires one of that name.
+    never = ["torch", *asked.built_for_cuda, *_CUDA_ALONE, *missing]
+    folder = filling / "resolving"
+    folder.mkdir()
+    return Resolving(asked.requirements, pins, fetched, never, asked.as_of, folder, what, say, unconfined=unconfined)
+
+
+def _versions_in(packages: Path) -> dict[str, str]:
+    return {canonicalize_name(one.name): one.version for one in metadata.distributions(path=[str(packages)])}
+
+
+def _install(
+    venv: Path,
+    filling: Path,
+    asked: Requested,
+    resolving: Resolving,
+    of_today: list[str],
+    of_python: list[str],
+    also: list[str],
+    what: Text,
+    say: Say,
+) -> None:
+    """Install what was found.
+
+    ``of_today`` is had whatever the day: this Python's torch requires it; ``of_python`` and ``also`` go with what is
+    asked for.
+    """
+    base = ["pip", "install", *into(venv), *WHEELS_ONLY]
+    run_uv([*base, *TO_BUILD_WITH, *OF_GONOGO], cwd=filling, what=what, say=say)
+    as_of = ["--exclude-newer", asked.as_of] if asked.as_of else []
+    install_for_torch(base, of_today, as_of, filling, what, say)
+    if also:
+        resolving.resolve([*of_python, *also])
+    run_uv([*base, "--no-deps", "-r", str(filling / "resolving" / LOCK)], cwd=filling, what=what, say=say)
+    install_for_torch(base, of_today, as_of, filling, what, say)  # the project may pin older ones
+
+
+def _missing(name: str, address: str, why: str) -> Text:
+    what, how = what_is_missing(name, address), MISSING.format(why=why, name=name)
+    return Text(f"{what.en}: {how.en}", f"{what.zh}：{how.zh}")
+
+
+def not_followed(wanted: RequestedVersions) -> tuple[Text, ...]:
+    """What a file says of indexes, which is said and not done."""
+    return tuple(_NOT_FOLLOWED.format(line=line) for line in wanted.index_lines)
+
+
+def own_interpreter(folder: Path) -> None:
+    """Have the commands below ``folder/bin`` that name this Python be started by ``folder/bin/python``."""
+    for file in (folder / "bin").iterdir():
+        if file.is_symlink() or not file.is_file() or file.stat().st_size > _MAX_BYTES:
+            continue
+        content = file.read_bytes()
+        head, newline, rest = content.partition(b"\n")
+        if head.startswith(b"#!/bin/sh") and rest.startswith(b"'''exec' "):  # too long a path for a first line
+            head, newline, rest = b"#!" + rest.split(b" ", 2)[1].strip(b"'\""), b"\n", rest.partition(b"' '''\n")[2]
+        if newline and head[2:].strip() in _names():
+            file.write_bytes(_RELOCATABLE + rest)
+
+
+def _names() -> set[bytes]:
+    return {str(path).encode() for path in (sys.executable, Path(sys.executable).resolve(), Path(sys.executable))}

@@ -1,0 +1,342 @@
+"""A whole environment, out of a file that tells versions: its own Python packages, made by uv, kept for the next time.
+
+Where a training's packages are of another time than this Python's, laying a few of them over does not do: old
+``datasets`` breaks on a new ``pyarrow``. So all that the file lists, and what that requires, is installed beside, as of
+the day that the project is from. Two things are different from the user's machine, and are said: torch is a CPU build
+(the pinned one where it can be had, else this Python's own), and packages that are compiled for CUDA are left to their
+stand-ins.
+
+Wheels alone are installed; what has none is built confined (``resolving.py``, ``building.py``). What a project has from
+a repository or an archive is that, or missing (``addresses.py``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from gonogo.evidence.prepared import FOLDER
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.prepare.packages.addresses import MISSING, NOT_KNOWN_TO_BE_IT, installed_from, what_is_missing
+from gonogo.prepare.packages.environment_build import Consent, Requested, make_environment, not_followed
+from gonogo.prepare.packages.installed import installed_version, satisfied
+from gonogo.prepare.packages.installers import surroundings
+from gonogo.prepare.packages.names import needs_cuda
+from gonogo.prepare.packages.overlay import BUILT_HERE, PackageOverlay
+from gonogo.prepare.packages.places import Say, cache_folder
+from gonogo.prepare.packages.requested import RequestedVersions, requested_by_file, requested_by_options
+from gonogo.prepare.packages.sources import is_reachable
+from gonogo.prepare.packages.torch_family import BESIDE_TORCH
+from gonogo.prepare.packages.uv import python_of
+
+_MAX_ENVIRONMENTS = 12
+"""Environments that are kept; the one that was not used for longest goes first."""
+_RETRY_AFTER = 3600.0
+"""Seconds after which an address that could not be reached is tried again."""
+
+
+@dataclass
+class _Made:
+    """An environment's interpreter, and what of it is not as its file says: (what, what is there instead)."""
+
+    python: Path
+    differing: list[tuple[Text, Text]] = field(default_factory=list)
+    notes: list[Text] = field(default_factory=list)
+    names_differing: list[str] = field(default_factory=list)
+    """Canonical names of packages of which another version is there, or none."""
+
+    def differ(self, name: str, specifier: str, how: Text) -> None:
+        """Note that a package is there otherwise than its file says, or not at all."""
+        self.names_differing.append(name)
+        self.differing.append((Text(f"{name}{specifier}", f"{name}{specifier}"), how))
+
+
+def build_full_environment(
+    file: Path,
+    with_packages: tuple[str, ...],
+    as_of: str | None,
+    say: Say = lambda _text: None,
+    *,
+    consent: Consent = lambda _intended: None,
+    unconfined: bool = False,
+) -> PackageOverlay:
+    """The environment that the file tells of, made now or before; this Python's own where that has all of it.
+
+    ``with_packages`` (``NAME[==VERSION]``) win over the file. ``as_of`` is the day (``2023-11-02``) whose releases
+    count where versions are loose; None: the last commit's. ``consent`` is told before anything is installed;
+    ``unconfined``: builds are not confined. Raises UserError for a file or options that can't be read, where nothing
+    can be made of them, or where the cache can't be written.
+    """
+    pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
+    if (own := _own(wanted, pins)) is not None:
+        return own
+    asked, made = _resolve_request(wanted, pins, _day(as_of) if as_of is not None else last_commit(file))
+    folder = _folder_of(asked, file)
+    made.python = python_of(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(folder, say):
+            kept = _read_manifest(folder)
+            if kept is None or _may_be_had_now(folder, kept):
+                make_environment(folder, asked, file, wanted, say, consent, unconfined=unconfined)
+                kept = _read_manifest(folder)
+            assert kept is not None
+            os.utime(folder)
+        _drop_oldest(folder)
+    except OSError as error:
+        raise UserError(
+            Text(
+                "can't create the environment of {file} in {path} ({why}): point XDG_CACHE_HOME to a writable folder",
+                "无法在 {path} 中创建 {file} 的环境（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
+            ).format(file=file, path=folder.parent, why=error.strerror or error)
+        ) from None
+    return _overlay(made, kept, asked, file, wanted, given=as_of is not None)
+
+
+def existing_environment(file: Path, with_packages: tuple[str, ...], as_of: str | None) -> PackageOverlay | None:
+    """What :func:`build_full_environment` answers where that environment is there; nothing is made."""
+    pins = requested_by_options(with_packages, (wanted := requested_by_file(file)).specifiers)
+    if (own := _own(wanted, pins)) is not None:
+        return own
+    asked, made = _resolve_request(wanted, pins, _day(as_of) if as_of is not None else last_commit(file))
+    folder = _folder_of(asked, file)
+    kept = _read_manifest(folder)
+    made.python = python_of(folder)
+    return _overlay(made, kept, asked, file, wanted, given=as_of is not None) if kept is not None else None
+
+
+def _own(wanted: RequestedVersions, pins: dict[str, SpecifierSet]) -> PackageOverlay | None:
+    """This Python's packages, where it has all that is needed."""
+    addresses = {name: address for name, address in wanted.addresses.items() if name not in pins}
+    any_version = dict.fromkeys((*wanted.without_version, *addresses), SpecifierSet())
+    needed = {**wanted.specifiers, **any_version, **pins}
+    if not all(satisfied(installed_version(name), specifier) for name, specifier in needed.items()):
+        return None
+    others = {name: address for name, address in addresses.items() if not installed_from(name, address)}
+    return PackageOverlay(
+        differing=tuple(others),
+        skipped=tuple(
+            (what_is_missing(name, address), NOT_KNOWN_TO_BE_IT.format(name=name, version=installed_version(name)))
+            for name, address in others.items()
+        ),
+    )
+
+
+def _folder_of(asked: Requested, file: Path) -> Path:
+    return cache_folder().parent / "environments" / f"{file.stem or 'environment'}-{asked.key}"
+
+
+def _may_be_had_now(folder: Path, kept: dict[str, Any]) -> bool:
+    """Whether something that could not be fetched when the environment was made answers by now."""
+    stamp = folder / "gonogo.json"
+    if not kept["missing"] or time.time() - stamp.stat().st_mtime < _RETRY_AFTER:
+        return False
+    os.utime(stamp)
+    return any(is_reachable(address) for address, why in kept["missing"].values() if not why.startswith("its build"))
+
+
+def _overlay(
+    made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: RequestedVersions, *, given: bool
+) -> PackageOverlay:
+    _report(made, kept, asked, file, wanted, given=given)
+    return PackageOverlay(
+        python=made.python,
+        versions={n: Version(v) for n, v in kept["versions"].items() if n not in made.names_differing},
+        differing=tuple(made.names_differing),
+        skipped=tuple(made.differing),
+        notes=tuple(made.notes),
+    )
+
+
+def _day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise UserError(
+            Text(
+                "--as-of {value}: write a date, for example 2023-11-02", "--as-of {value}：请写日期，例如 2023-11-02"
+            ).format(value=text)
+        ) from None
+
+
+def _resolve_request(
+    wanted: RequestedVersions, pins: dict[str, SpecifierSet], day: str | None
+) -> tuple[Requested, _Made]:
+    made = _Made(Path())
+    here = platform.python_version_tuple()[:2]
+    python = ".".join(here)
+    if wanted.python is not None and not _takes(wanted.python, python):
+        made.differing.append(
+            (
+                Text(f"Python {wanted.python}", f"Python {wanted.python}"),
+                Text("rehearsed with {here}, which has a torch build", "使用 {here} 排练，它有可用的 torch").format(
+                    here=python
+                ),
+            )
+        )
+    listed = dict.fromkeys((*wanted.specifiers, *wanted.without_version, *pins))
+    for_cuda = [name for name in listed if needs_cuda(name)]
+    installed_apart = {"torch", "gonogo", *for_cuda}
+    requirements = [
+        f"{name}{wanted.extras.get(name, '')}{pins.get(name, specifier)}"
+        for name, specifier in wanted.specifiers.items()
+        if name not in installed_apart
+    ]
+    requirements += [name for name in wanted.without_version if name not in installed_apart]
+    listed_or_apart = {*wanted.specifiers, *wanted.without_version, *installed_apart}
+    requirements += [
+        f"{name}{wanted.extras.get(name, '')}{specifier}"
+        for name, specifier in pins.items()
+        if name not in listed_or_apart
+    ]
+    exact = [f"{name}{specifier}" for name, specifier in pins.items() if name not in installed_apart]
+    torch = pins.get("torch", wanted.specifiers.get("torch", SpecifierSet()))
+    own = installed_version("torch")
+    fits = own is not None and torch.contains(Version(own.public), prereleases=True)
+    asked = Requested(
+        requirements=tuple(sorted(requirements)),
+        pins=tuple(sorted(exact)),
+        python=python,
+        as_of=day,
+        built_for_cuda=tuple(sorted(for_cuda)),
+        beside_torch=tuple(
+            (name, str(pins.get(name) or wanted.specifiers.get(name) or ""))
+            for name in BESIDE_TORCH
+            if name in pins or name in wanted.specifiers
+        ),
+        addresses=tuple(sorted((name, one) for name, one in wanted.addresses.items() if name not in pins)),
+        extras=tuple(sorted((name, wanted.extras[name]) for name in wanted.addresses if name in wanted.extras)),
+        torch=None if fits else str(torch),
+    )
+    return asked, made
+
+
+def _takes(wanted: str, python: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return SpecifierSet(wanted if wanted[:1] in "<>=!~" else f"=={wanted}.*").contains(f"{python}.99")
+    return wanted.split(".")[:2] == python.split(".")
+
+
+def last_commit(file: Path) -> str | None:
+    """The day of the last commit of the repository in which a file lies; None without one."""
+    # The repository's own settings may name programs: for signatures, for monitors, for what it lacks of itself.
+    settings = ("log.showSignature=false", "core.fsmonitor=false", "core.hooksPath=/dev/null", "protocol.allow=never")
+    options = [word for setting in settings for word in ("-c", setting)]
+    command = ["git", *options, "-C", str(file.absolute().parent), "log", "-1", "--format=%cs"]
+    environment = {**surroundings(), "GIT_NO_LAZY_FETCH": "1"}
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=20, env=environment, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, say: Say) -> Iterator[None]:
+    """No other process makes this environment meanwhile."""
+    with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
+        started = time.monotonic()
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                say(
+                    Text(
+                        "another gonogo process is creating this environment ({seconds:.0f} s)",
+                        "另一个 gonogo 正在创建该环境（{seconds:.0f} 秒）",
+                    ).format(seconds=time.monotonic() - started)
+                )
+                time.sleep(0.2)
+        yield
+
+
+def _read_manifest(folder: Path) -> dict[str, Any] | None:
+    """What was left out of an environment that is there whole, and its torch; None where there is none."""
+    try:
+        found: dict[str, Any] = json.loads((folder / "gonogo.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if python_of(folder).exists() else None
+
+
+def _drop_oldest(folder: Path) -> None:
+    """Let only so many environments be; who else uses one holds no lock, so that only old ones go."""
+    others = sorted(
+        (one for one in folder.parent.iterdir() if one.is_dir() and not one.name.startswith(".")),
+        key=lambda one: one.stat().st_mtime,
+        reverse=True,
+    )
+    for old in others[_MAX_ENVIRONMENTS:]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _report(
+    made: _Made, kept: dict[str, Any], asked: Requested, file: Path, wanted: RequestedVersions, *, given: bool
+) -> None:
+    """What stands in the report of it."""
+    versions, torch = kept["versions"], kept.get("torch")
+    if torch is not None and not SpecifierSet(torch).contains(Version(versions["torch"]).public):
+        made.differ("torch", torch, _OTHER.format(name="torch", version=versions["torch"]))
+    for name in asked.built_for_cuda:
+        if name in versions:  # torchvision or torchaudio, beside a torch without CUDA
+            made.differ(name, "", _WITHOUT_OPERATORS.format(name=name, version=versions[name]))
+        else:
+            made.differ(name, "", _BUILT_FOR_CUDA)
+    for name, why in kept["refused"].items():
+        specifier = next((line for line in asked.requirements if Requirement(line).name == name), name)[len(name) :]
+        how = Text("could not be installed: {why}", "无法安装：{why}").format(why=why)
+        if name in versions:
+            other = _OTHER.format(name=name, version=versions[name])
+            how = Text("{other}; it {how}", "{other}；它{how}").format(other=other, how=how)
+        made.differ(name, specifier, how)
+    for name, (address, why) in kept["missing"].items():
+        made.names_differing.append(name)
+        made.differing.append((what_is_missing(name, address), MISSING.format(why=why, name=name)))
+    of_day = Text("", "")
+    if asked.as_of is not None:
+        of_day = Text(", with releases as of {day}", "，版本以 {day} 为准").format(day=asked.as_of)
+    if asked.as_of is not None and not given:
+        of_day = Text(
+            "{of_day} (the repository's last commit; change it with --as-of DATE)",
+            "{of_day}（仓库的最后一次提交；可用 --as-of DATE 另行指定）",
+        ).format(of_day=of_day)
+    of_file = Text("rehearsed in the environment of {file}{of_day}", "在 {file} 的环境中排练{of_day}")
+    of_project = Text(
+        "rehearsed with the packages that the project asks for{of_day} (--environment none: with the installed)",
+        "使用项目要求的软件包排练{of_day}（--environment none：使用已安装的）",
+    )
+    made.notes.append((of_project if file.parent.name == FOLDER else of_file).format(file=file, of_day=of_day))
+    if kept["built"]:
+        names = ", ".join(f"{name} {version}" for name, version in kept["built"].items())
+        made.notes.append(BUILT_HERE.format(names=names))
+    made.notes += not_followed(wanted)
+
+
+_OTHER = Text("rehearsed with {name} {version}", "使用 {name} {version} 排练")
+_WITHOUT_OPERATORS = Text(
+    "rehearsed with {name} {version} without its compiled ops, which need CUDA libraries",
+    "使用 {name} {version} 排练，不含需要 CUDA 库的编译算子",
+)
+_BUILT_FOR_CUDA = Text(
+    "built for CUDA: not installed; replaced by gonogo's stand-in if there is one",
+    "针对 CUDA 编译：未安装；若 gonogo 有替代实现则使用替代实现",
+)

@@ -1,0 +1,66 @@
+"""The releases of a package that the user's package index has for this Python, as the user's own pip lists them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+
+from packaging.version import InvalidVersion, Version
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.prepare.packages.installers import FOLDER, pip_command, surroundings
+
+_LISTING_TIMEOUT = 180.0
+
+
+def releases_of(name: str) -> list[Version]:
+    """The releases of a package (canonical name), oldest first, without pre-releases and yanked ones.
+
+    Whatever index, proxy and certificates pip is configured with count. Raises UserError where pip finds none, or
+    doesn't answer.
+    """
+    command = pip_command("index", "versions", "--disable-pip-version-check", "--no-input", name)
+    try:
+        listed = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd=FOLDER,
+            env=surroundings(),
+            timeout=_LISTING_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _not_listed(name, f"no answer within {_LISTING_TIMEOUT:.0f} s") from None
+    found = releases_in(listed.stdout)
+    if not found:
+        errors = [line.removeprefix("ERROR: ") for line in listed.stderr.splitlines() if line.startswith("ERROR: ")]
+        raise _not_listed(name, errors[-1][:300] if errors else f"exit status {listed.returncode}")
+    return found
+
+
+def releases_in(listing: str) -> list[Version]:
+    """The releases in what ``pip index versions`` prints, oldest first.
+
+    A build's own label (``+cpu``) makes no release of its own.
+    """
+    match = re.search(r"^Available versions: (.*)$", listing, re.MULTILINE)
+    found = set()
+    for text in match[1].split(",") if match else []:
+        with contextlib.suppress(InvalidVersion):
+            version = Version(Version(text).public)
+            if not version.is_prerelease:
+                found.add(version)
+    return sorted(found)
+
+
+def _not_listed(name: str, why: str) -> UserError:
+    return UserError(
+        Text(
+            "pip finds no releases of {name} for this Python ({why}): check the name and pip's settings",
+            "pip 没有列出适用于当前 Python 的 {name} 版本（{why}）：请检查包名和 pip 的配置",
+        ).format(name=name, why=why)
+    )

@@ -1,0 +1,222 @@
+"""What ``--with`` asks for, laid over with what it requires in turn; and what could not be, with the reason."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.prepare.packages.cache import PackageNotInstallable, folder_with, requirements_in, version_in, was_built
+from gonogo.prepare.packages.compatible_release import fitting_release, misfits
+from gonogo.prepare.packages.installed import installed_version, satisfied
+from gonogo.prepare.packages.names import PYTHON_ALONE, STACK, can_overlay, needs_cuda
+from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.requested import requested_by_options
+
+BUILT_HERE = Text(
+    "no wheel available, built from source on this machine, confined: {names}",
+    "没有 wheel，在本机受限环境中构建：{names}",
+)
+
+
+@dataclass(frozen=True)
+class PackageOverlay:
+    """Packages of a rehearsal that are not this Python's: folders to put first on ``PYTHONPATH``, or another Python.
+
+    ``skipped``: what is not as it was asked for (what, why); ``differing``: the canonical names of those packages.
+    """
+
+    folders: tuple[Path, ...] = ()
+    python: Path | None = None
+    differing: tuple[str, ...] = ()
+    versions: dict[str, Version] = field(default_factory=dict)
+    skipped: tuple[tuple[Text, Text], ...] = ()
+    notes: tuple[Text, ...] = ()
+
+
+def build_overlay(
+    with_packages: tuple[str, ...], say: Say = lambda _text: None, *, unconfined: bool = False
+) -> PackageOverlay:
+    """Lay over the packages of ``--with`` that the running Python doesn't have, with what they require in turn.
+
+    Raises UserError for options that can't be read and for a version that doesn't exist or can't be installed.
+    """
+    overlay = _OverlayBuilder(say, unconfined=unconfined)
+    for name, specifier in requested_by_options(with_packages).items():
+        if satisfied(installed_version(name), specifier):
+            continue
+        if can_overlay(name):
+            overlay.lay(name, specifier, asked=True)
+        else:
+            overlay.leave(name, specifier)
+    return overlay.finished()
+
+
+class _OverlayBuilder:
+    """Packages being laid over, with the dependencies that they need in other versions than are installed."""
+
+    def __init__(self, say: Say, *, unconfined: bool) -> None:
+        self._say = say
+        self._unconfined = unconfined
+        self._folders: dict[str, Path] = {}
+        self._versions: dict[str, Version] = {}
+        self._asked: set[str] = set()
+        self._specifiers: dict[str, SpecifierSet] = {}
+        self._skipped: list[tuple[Text, Text]] = []
+
+    def lay(self, name: str, specifier: SpecifierSet, *, asked: bool) -> None:
+        """Lay over a package, then what it requires. ``asked``: by the user, who then hears of a failure."""
+        if asked:
+            self._asked.add(name)
+        self._specifiers[name] = self._specifiers.get(name, SpecifierSet()) & specifier
+        try:
+            folder = folder_with(name, self._specifiers[name], self._say, unconfined=self._unconfined)
+        except PackageNotInstallable as error:
+            if asked:
+                raise _not_there(name, specifier, error) from None
+            self._skip_dependency(name, specifier, error.why)
+            return
+        self._folders[name] = folder
+        self._versions[name] = version_in(folder, name)
+        for requirement in requirements_in(folder, name):
+            self._require(name, requirement)
+        for line in PYTHON_ALONE.get(name, ()):
+            if not needs_cuda(line) and installed_version(line) is None and line not in self._versions:
+                self.lay(line, SpecifierSet(), asked=False)
+
+    def _require(self, owner: str, requirement: Requirement) -> None:
+        name = canonicalize_name(requirement.name)
+        have = self._versions.get(name) or installed_version(name)
+        self._specifiers.setdefault(name, SpecifierSet())
+        if have is not None and satisfied(have, requirement.specifier):
+            self._specifiers[name] &= requirement.specifier
+        elif name in self._asked or not can_overlay(name):
+            if have is not None:
+                self._conflict(owner, requirement, have)
+        else:
+            self.lay(name, requirement.specifier, asked=False)
+
+    def _conflict(self, owner: str, requirement: Requirement, have: Version) -> None:
+        self._skipped.append(
+            (
+                Text(
+                    "{owner} {version}: its requirement {requirement}", "{owner} {version} 的依赖 {requirement}"
+                ).format(owner=owner, version=self._versions.get(owner, ""), requirement=requirement),
+                Text("rehearsed with {name} {have}", "使用 {name} {have} 排练").format(
+                    name=requirement.name, have=have
+                ),
+            )
+        )
+
+    def _skip_dependency(self, name: str, specifier: SpecifierSet, why: str) -> None:
+        self._skipped.append(
+            (
+                Text(f"{name}{specifier}", f"{name}{specifier}"),
+                Text("could not be installed: {why}", "无法安装：{why}").format(why=why),
+            )
+        )
+
+    def leave(self, name: str, specifier: SpecifierSet) -> None:
+        """Take down a package that can't be laid over."""
+        have = installed_version(name)
+        why = (
+            Text(
+                "it is not installed here, and can't be overlaid because it is a compiled package",
+                "本机未安装，且因是编译包无法叠加",
+            )
+            if have is None
+            else Text(
+                "can't be overlaid; rehearsed with the installed {name} {have}",
+                "无法叠加；使用已安装的 {name} {have} 排练",
+            ).format(name=name, have=have)
+        )
+        self._skipped.append((Text(f"{name}{specifier}", f"{name}{specifier}"), why))
+
+    def finished(self) -> PackageOverlay:
+        """All of it, and what was asked for that was not done."""
+        self._fit_installed()
+        for name in STACK:
+            self._check_installed(name)
+        laid = ", ".join(f"{name} {version}" for name, version in self._versions.items())
+        note = Text("installed over this Python's packages: {laid}", "已叠加安装：{laid}").format(laid=laid)
+        built = [f"{name} {self._versions[name]}" for name, folder in self._folders.items() if was_built(folder)]
+        notes = [note] if self._versions else []
+        notes += [BUILT_HERE.format(names=", ".join(built))] if built else []
+        return PackageOverlay(
+            tuple(self._folders.values()), versions=self._versions, skipped=tuple(self._skipped), notes=tuple(notes)
+        )
+
+    def _fit_installed(self) -> None:
+        """Lay over other releases of installed packages of the stack that don't go with what was laid over."""
+        for name in STACK:
+            version = installed_version(name)
+            if version is None or name in self._versions or not self._versions:
+                continue
+            wrong = misfits(_installed_requirements(name), self._versions)
+            found = fitting_release(name, version, wrong, self._versions, self._say) if wrong else None
+            if found is not None:
+                self.lay(name, SpecifierSet(f"=={found}"), asked=False)
+
+    def _check_installed(self, name: str) -> None:
+        """Say where an installed package of the stack asks for another version than was laid over."""
+        version = installed_version(name)
+        if version is None or name in self._versions:
+            return
+        for requirement in misfits(_installed_requirements(name), self._versions):
+            have = self._versions[canonicalize_name(requirement.name)]
+            self._skipped.append(
+                (
+                    Text(
+                        "{name} {version}, which is installed: its requirement {requirement}",
+                        "已安装的 {name} {version} 的依赖 {requirement}",
+                    ).format(name=name, version=version, requirement=requirement),
+                    Text("rehearsed with {other} {have}", "使用 {other} {have} 排练").format(
+                        other=requirement.name, have=have
+                    ),
+                )
+            )
+
+
+def _installed_requirements(name: str) -> list[Requirement]:
+    """What an installed package requires on this machine, without extras."""
+    found = [Requirement(text) for text in metadata.requires(name) or []]
+    return [entry for entry in found if entry.marker is None or entry.marker.evaluate({"extra": ""})]
+
+
+def _not_there(name: str, specifier: SpecifierSet, error: PackageNotInstallable) -> UserError:
+    if not error.versions:
+        return UserError(
+            Text("{what} could not be installed: {why}", "无法安装 {what}：{why}").format(
+                what=f"{name}{specifier}", why=error.why
+            )
+        )
+    releases = [version for version in error.versions if not version.is_prerelease] or list(error.versions)
+    return UserError(
+        Text(
+            "no {what} for Python {python}: the nearest are {nearest}, the newest is {newest}",
+            "没有适用于 Python {python} 的 {what}：最接近的有 {nearest}，最新的是 {newest}",
+        ).format(
+            what=f"{name}{specifier}",
+            python=platform.python_version(),
+            nearest=", ".join(map(str, _nearest(releases, specifier))),
+            newest=releases[-1],
+        )
+    )
+
+
+def _nearest(releases: list[Version], specifier: SpecifierSet) -> list[Version]:
+    """Two releases before and two after the version that a specifier names."""
+    if not specifier:
+        return releases[-2:]
+    wanted = Version(next(iter(specifier)).version.rstrip(".*"))
+    before = [release for release in releases if release < wanted]
+    after = [release for release in releases if release > wanted]
+    return [*before[-2:], *after[:2]]

@@ -1,0 +1,204 @@
+"""Which packages an environment comes to: found by uv before anything is installed, as wheels alone.
+
+Of a package that there are only sources of a wheel is built here, confined, and uv asked again. What can't be had in
+the version that is asked for is taken in another one, or left out.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from gonogo.finding import Text
+from gonogo.prepare.packages.building import BuildFailed, built
+from gonogo.prepare.packages.names import NEVER_BUILT
+from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.sources import NoSource, release_of
+from gonogo.prepare.packages.uv import WHEELS_ONLY, UvFailed, run_uv
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_MAX_ATTEMPTS = 60
+"""Times that uv is asked: once for each package that has to be built, or is to be had in another version."""
+LOCK = "pylock.toml"
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """One package that will be installed."""
+
+    name: str
+    version: str
+    host: str
+    """Of the server that it comes from; empty for a file of this machine."""
+    size: int = 0
+    """Bytes of its wheel; 0 where that isn't told."""
+
+
+class Resolving:
+    """The packages of one environment; what was learned of them stays for the next time that uv is asked."""
+
+    def __init__(
+        self,
+        requirements: Sequence[str],
+        pins: Sequence[str],
+        from_addresses: Mapping[str, str],
+        never: Sequence[str],
+        as_of: str | None,
+        folder: Path,
+        what: Text,
+        say: Say,
+        *,
+        unconfined: bool,
+    ) -> None:
+        self._asked = {Requirement(line).name: line for line in requirements}
+        self._addresses = dict(from_addresses)
+        self._forced = list(pins)
+        self._never = list(never)
+        self._as_of = as_of
+        self._folder = folder
+        self._what = what
+        self._say = say
+        self._unconfined = unconfined
+        self._wheels = folder / "wheels"
+        self._wheels.mkdir()
+        self._loose: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
+        self._not_built: dict[str, str] = {}
+        self.built: dict[str, str] = {}
+        """Versions of what was built here for want of a wheel."""
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """What was asked for and can't be had so, with the reason."""
+        all_refused = {**self._loose, **self._left_out}
+        return {name: why for name, why in all_refused.items() if name in self._asked or name in self._addresses}
+
+    def resolve(self, also: Sequence[str] = ()) -> list[Chosen]:
+        """Have uv find the packages, and write them as a lock, :data:`LOCK`. Raises UvFailed."""
+        newest = self._as_of
+        for _ in range(_MAX_ATTEMPTS):
+            lines = self._lines(also)
+            try:
+                return self._ask(lines, newest)
+            except UvFailed as error:
+                exact = {line for line in lines if "==" in line and "@" not in line}
+                if newest and "exclude-newer" in error.text:
+                    newest = None  # the file pins something newer than the repository's last commit
+                    continue
+                if self._build_one(error) or self._take_pre_releases(error):
+                    continue
+                refused = next((name for name in error.packages if name not in self._left_out), None)
+                if refused is not None:
+                    self._refuse(refused, self._not_built.get(refused) or error.reason)
+                elif not exact <= set(self._forced):
+                    self._forced = sorted({*exact, *self._forced})  # they contradict each other, and were installed
+                elif newest is not None:
+                    newest = None  # of that day there is nothing for a Python of today
+                    self._left_out.clear()
+                elif (pinned := self._pinned_in(error)) is not None:
+                    self._refuse(pinned, error.reason)
+                else:
+                    raise
+        raise UvFailed(f"error: uv was asked {_MAX_ATTEMPTS} times, and still finds no set of packages")
+
+    def _lines(self, also: Sequence[str]) -> list[str]:
+        lines = [
+            _drop_version(line) if name in self._loose else line
+            for name, line in self._asked.items()
+            if name not in self._left_out and name not in self._addresses
+        ]
+        lines += [line for name, line in self._addresses.items() if name not in self._left_out]
+        known = (*self._asked, *self._addresses, *self._left_out)
+        return lines + [line for line in also if Requirement(line).name not in known]
+
+    def _ask(self, lines: Sequence[str], newest: str | None) -> list[Chosen]:
+        files = {
+            "requirements.in": lines,
+            "overrides.txt": self._forced,
+            "excludes.txt": [*self._never, *self._left_out],
+        }
+        for name, content in files.items():
+            (self._folder / name).write_text("\n".join([*content, ""]), encoding="utf-8")
+        (self._folder / LOCK).unlink(missing_ok=True)
+        words = ["pip", "compile", "requirements.in", "--overrides", "overrides.txt", "--excludes", "excludes.txt"]
+        # Else a development release of long ago is taken, of a package whose releases are sources alone: deepspeed's.
+        words += ["--python", sys.executable, *WHEELS_ONLY, "--prerelease", "explicit"]
+        words += ["--exclude-newer", newest] if newest else []
+        words += ["--format", LOCK, "-o", LOCK]
+        run_uv(words, cwd=self._folder, what=self._what, say=self._say, wheels=self._wheels)
+        lock = tomllib.loads((self._folder / LOCK).read_text(encoding="utf-8"))
+        return [_parse_package(package) for package in lock.get("packages", ())]
+
+    def _refuse(self, name: str, why: str) -> None:
+        is_asked = name in self._asked and name not in self._addresses
+        (self._loose if is_asked and name not in self._loose else self._left_out)[name] = why
+        self._forced = [line for line in self._forced if Requirement(line).name != name]
+
+    def _take_pre_releases(self, error: UvFailed) -> bool:
+        """Have what there is nothing else of as a development release: a nightly build, mostly."""
+        alone = [name for name in error.pre_releases_alone if name in self._asked and "dev" not in self._asked[name]]
+        for name in alone:
+            requirement = Requirement(self._asked[name])
+            requirement.specifier &= SpecifierSet(">=0.dev0")  # which has uv take them
+            self._asked[name] = str(requirement)
+        return bool(alone)
+
+    def _pinned_in(self, error: UvFailed) -> str | None:
+        """A package of one release, of which uv says that it can't be had with the others, in whatever words."""
+        return next(
+            (
+                name
+                for name, line in self._asked.items()
+                if "==" in line and name not in (*self._loose, *self._left_out, *self._addresses) and error.names(name)
+            ),
+            None,
+        )
+
+    def _build_one(self, error: UvFailed) -> bool:
+        """Build a wheel of a package that uv finds none of; False where there is none that can be built."""
+        for name, versions in error.without_wheels.items():
+            if name in (*NEVER_BUILT, *self.built, *self._not_built, *self._addresses):
+                continue
+            line = self._asked.get(name)
+            specifier = str(Requirement(line).specifier) if line is not None and name not in self._loose else versions
+            forced = next((one for one in self._forced if Requirement(one).name == name), None)
+            specifier = str(Requirement(forced).specifier) if forced is not None else specifier
+            place = self._folder / f"source-{name}"
+            try:
+                source = release_of(name, specifier, self._as_of, place, self._what, self._say)
+                found = built(source, name, self._say, unconfined=self._unconfined)
+            except (NoSource, BuildFailed) as refused:
+                kind = "its build failed" if isinstance(refused, BuildFailed) else "its sources can't be had"
+                self._not_built[name] = f"there is no wheel of it, and {kind}: {refused}"
+                continue
+            finally:
+                shutil.rmtree(place, ignore_errors=True)
+            shutil.copyfile(found.wheel, self._wheels / found.wheel.name)
+            self.built[name] = found.version
+            return True
+        return False
+
+
+def _drop_version(line: str) -> str:
+    """A requirement of any version."""
+    requirement = Requirement(line)
+    return f"{requirement.name}[{','.join(sorted(requirement.extras))}]" if requirement.extras else requirement.name
+
+
+def _parse_package(package: Mapping[str, Any]) -> Chosen:
+    wheels = package.get("wheels") or ()
+    file: Mapping[str, Any] = wheels[0] if wheels else package.get("archive") or {}
+    host = urllib.parse.urlsplit(str(file.get("url") or "")).hostname or ""
+    size = file.get("size")
+    return Chosen(str(package.get("name")), str(package.get("version", "")), host, size if type(size) is int else 0)

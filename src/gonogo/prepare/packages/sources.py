@@ -1,0 +1,306 @@
+"""Sources of packages, fetched without running any of them: a release of the index, an archive, a repository."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import netrc
+import os
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+from gonogo.finding import Text
+from gonogo.prepare.packages.installers import settings_of_pip, surroundings
+from gonogo.prepare.packages.places import Say
+from gonogo.prepare.packages.uv import UvFailed, run_uv
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_ANSWER_TIMEOUT = 60.0
+_DOWNLOAD_TIMEOUT = 900.0
+_CLONE_TIMEOUT = 600.0
+_MAX_BYTES = 4 << 30
+_BLOCK = 1 << 20
+# What a repository may be reached by; git knows others, of which some run commands.
+_TRANSPORTS = ("https", "http", "ssh", "git")
+_GIT = re.compile(r"git\+((?:https?|ssh|git)://[^\s'\"\\]+)")
+_REVISION = re.compile(r"(?!-)[\w][\w./+-]{0,200}")
+_VARIABLE_OF_INDEX = re.compile(r"(?:PIP|UV)_\w*INDEX\w*")
+
+
+class NoSource(Exception):
+    """The sources can't be had; the message says why."""
+
+
+@dataclass(frozen=True)
+class PackageSource:
+    """Sources that lie on this machine: an archive's file, or a folder. ``identity`` tells them from all others."""
+
+    path: Path
+    identity: str
+    subfolder: str = ""
+
+
+def shown(address: str) -> str:
+    """An address as it may be printed: without what it has of passwords."""
+    return re.sub(r"(?<=://)[^/@\s]*@", "", address)
+
+
+def release_of(name: str, specifier: str, day: str | None, folder: Path, what: Text, say: Say) -> PackageSource:
+    """The sources of the newest release that a specifier takes, into a new folder ``folder``.
+
+    uv finds it, as it finds wheels; it is told what the package requires, since it would build it to know. Raises
+    NoSource.
+    """
+    folder.mkdir()
+    told = f'\n[[dependency-metadata]]\nname = "{name}"\nrequires-dist = []\n'
+    environment = _uv_settings(folder, told)
+    (folder / "source.in").write_text(f"{name}{specifier}\n", encoding="utf-8")
+    words = ["pip", "compile", "source.in", "--no-deps", "--no-binary", name, "--format", "pylock.toml", "--quiet"]
+    words += ["--python", sys.executable, *(["--exclude-newer", day] if day else [])]
+    try:
+        lock = tomllib.loads(run_uv(words, cwd=folder, what=what, say=say, environment=environment))
+        sdist = lock["packages"][0]["sdist"]
+        url, digest = sdist.get("url") or "", sdist["hashes"]["sha256"]
+        if not url:
+            url = (folder / sdist["path"]).absolute().as_uri()
+    except UvFailed as error:
+        raise NoSource(error.reason) from None
+    except (KeyError, IndexError, TypeError, ValueError):
+        raise NoSource(f"there are no sources of {name}{specifier}") from None
+    file = folder / _file_name(url)
+    download(url, file, own=True)
+    found = hashlib.sha256(file.read_bytes()).hexdigest()
+    if found != digest:
+        raise NoSource(f"what {shown(url)} holds is not what the index says (sha256 {found})")
+    return PackageSource(file, found)
+
+
+def _uv_settings(folder: Path, told: str) -> dict[str, str]:
+    """Have uv read ``told`` as its settings, beside the user's own."""
+    own = os.environ.get("UV_CONFIG_FILE")
+    if own is None and os.environ.get("UV_NO_CONFIG") is None:
+        (folder / "uv.toml").write_text(told, encoding="utf-8")
+        return {}
+    try:
+        before = Path(own).read_text(encoding="utf-8") if own is not None else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise NoSource(f"UV_CONFIG_FILE={own}: {error}") from None
+    file = folder / "settings.toml"
+    file.write_text(f"{before}\n{told}", encoding="utf-8")
+    return {"UV_CONFIG_FILE": str(file), "UV_NO_CONFIG": "0"}
+
+
+def _file_name(url: str) -> str:
+    name = urllib.parse.unquote(urllib.parse.urlsplit(url).path).rpartition("/")[2]
+    return re.sub(r"[^\w.+!-]", "_", name)[-200:].lstrip(".") or "archive"
+
+
+def archive_at(address: str, folder: Path) -> PackageSource:
+    """A ``.tar.gz`` or ``.zip`` of the web, into a new folder. Raises NoSource."""
+    folder.mkdir()
+    url, _, fragment = address.partition("#")
+    file = folder / _file_name(url)
+    download(url, file, own=False)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    stated = re.search(r"(?:^|&)sha256=([0-9a-f]{64})\b", fragment)
+    if stated is not None and stated[1] != digest:
+        raise NoSource(f"what {shown(url)} holds is not what its address says (sha256 {digest})")
+    return PackageSource(file, digest, _subfolder(fragment))
+
+
+def _subfolder(fragment: str) -> str:
+    found = re.search(r"(?:^|&)subdirectory=([^&]*)", fragment)
+    parts = urllib.parse.unquote(found[1]).strip("/").split("/") if found is not None else []
+    if any(part in ("", ".", "..") for part in parts) and parts != [""]:
+        raise NoSource(f"its folder {'/'.join(parts)!r} does not lie in it")
+    return "/".join(parts)
+
+
+# -- over the network
+
+
+def download(url: str, file: Path, *, own: bool, most: int = _MAX_BYTES, accept: str = "*/*") -> None:
+    """Write what an address holds. ``own``: it is of the user's index, whose credentials it may have.
+
+    ``most`` is how many bytes it may be, ``accept`` which kinds of content are asked for. Raises NoSource.
+    """
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "file" and own:
+        try:
+            shutil.copyfile(urllib.request.url2pathname(parts.path), file)
+        except OSError as error:
+            raise NoSource(f"{url}: {error.strerror or error}") from None
+        return
+    if parts.scheme not in ("http", "https"):
+        raise NoSource(f"{shown(url)}: only http and https are fetched")
+    host = parts.hostname or ""
+    bare = urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    request = urllib.request.Request(
+        bare, headers={"User-Agent": "gonogo", "Accept": accept, "Accept-Encoding": "identity"}
+    )
+    if credentials := _in_address(url) or (_credentials(host) if own else None):
+        word = base64.b64encode(":".join(credentials).encode()).decode()
+        request.add_unredirected_header("Authorization", f"Basic {word}")
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(host)))
+    started = time.monotonic()
+    try:
+        with opener.open(request, timeout=_ANSWER_TIMEOUT) as answer, open(file, "wb") as target:
+            written = 0
+            while block := answer.read(_BLOCK):
+                written += len(block)
+                target.write(block)
+                if written > most or time.monotonic() - started > _DOWNLOAD_TIMEOUT:
+                    raise NoSource(f"{shown(url)}: too large, or too slow ({written >> 20} MiB so far)")
+    except (OSError, ValueError, urllib.error.URLError) as error:
+        raise NoSource(f"{shown(url)}: {getattr(error, 'reason', None) or error}") from None
+
+
+def _in_address(url: str) -> tuple[str, str] | None:
+    parts = urllib.parse.urlsplit(url)
+    if not parts.username:
+        return None
+    return urllib.parse.unquote(parts.username), urllib.parse.unquote(parts.password or "")
+
+
+def _credentials(host: str) -> tuple[str, str] | None:
+    """The user's for a host: those in the address of an index there, else netrc's."""
+    values = [value for name, value in os.environ.items() if _VARIABLE_OF_INDEX.fullmatch(name)]
+    values += [settings_of_pip().get(name, "") for name in ("index-url", "extra-index-url")]
+    for address in re.findall(r"https?://\S+", " ".join(values)):
+        with contextlib.suppress(ValueError):
+            if urllib.parse.urlsplit(address).hostname == host and (found := _in_address(address)):
+                return found
+    try:
+        known = netrc.netrc(os.environ.get("NETRC")).authenticators(host)
+    except (OSError, netrc.NetrcParseError):
+        return None
+    return (known[0], known[2] or "") if known is not None else None
+
+
+def _context(host: str) -> ssl.SSLContext:
+    """Certificates as pip and uv are set to take them."""
+    context = ssl.create_default_context()
+    settings = settings_of_pip()
+    for file in (os.environ.get("SSL_CERT_FILE"), os.environ.get("REQUESTS_CA_BUNDLE"), settings.get("cert")):
+        if file and os.path.isfile(file):
+            context.load_verify_locations(file)
+    trusted = re.split(r"[\s,]+", f"{settings.get('trusted-host', '')} {os.environ.get('UV_INSECURE_HOST', '')}")
+    if host in (one.partition(":")[0] for one in trusted if one):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+# -- repositories
+
+
+def repository_at(address: str, folder: Path, say: Say) -> PackageSource:
+    """A git repository's files at the revision that its address names, into a new folder.
+
+    git is started without hooks, without submodules, and asks for no password. Raises NoSource.
+    """
+    url, revision, fragment = parsed(address)
+    subfolder = _subfolder(fragment)
+    what = Text("fetching {url}", "正在获取 {url}").format(url=shown(url))
+    _git(["clone", "--quiet", "--no-checkout", "--", url, str(folder)], folder.parent, say, what)
+    wanted = "HEAD"
+    if revision:
+        for one in (f"refs/remotes/origin/{revision}", f"refs/tags/{revision}", revision):
+            try:
+                wanted = _git(["rev-parse", "--verify", "--quiet", f"{one}^{{commit}}"], folder, say, what).strip()
+                break
+            except NoSource:
+                continue
+        else:  # a commit of no branch
+            _git(["fetch", "--quiet", "origin", revision], folder, say, what)
+            wanted = "FETCH_HEAD"
+    commit = _git(["rev-parse", "--verify", f"{wanted}^{{commit}}"], folder, say, what).strip()
+    _git(["checkout", "--quiet", "--detach", commit], folder, say, what)
+    return PackageSource(folder, f"{shown(url)}@{commit}", subfolder)
+
+
+def is_reachable(address: str) -> bool:
+    """Whether what an address names answers at all, asked for no more than some seconds."""
+    say: Say = lambda _text: None  # noqa: E731
+    try:
+        if address.startswith("git+"):
+            url, _, _ = parsed(address)
+            _git(["ls-remote", "--quiet", "--", url, "HEAD"], Path("/"), say, Text("", ""), longest=10)
+            return True
+        parts = urllib.parse.urlsplit(address)
+        request = urllib.request.Request(shown(address.partition("#")[0]), method="HEAD")
+        opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(parts.hostname or "")))
+        with opener.open(request, timeout=10):
+            return True
+    except (NoSource, OSError, ValueError):
+        return False
+
+
+def parsed(address: str) -> tuple[str, str, str]:
+    """URL, revision and fragment of ``git+https://…@revision#…``. Raises NoSource for what is no such address."""
+    before, _, fragment = address.partition("#")
+    match = _GIT.fullmatch(before)
+    if match is None:
+        raise NoSource(f"{shown(before)}: only git+https, git+http, git+ssh and git+git are fetched")
+    scheme, _, rest = match[1].partition("://")
+    host, slash, path = rest.partition("/")
+    path, at, revision = path.partition("@")
+    if (at and not _REVISION.fullmatch(revision)) or host.startswith("-"):
+        raise NoSource(f"{shown(before)}: no revision")
+    return f"{scheme}://{host}{slash}{path}", revision, fragment
+
+
+def _git(words: list[str], cwd: Path, say: Say, what: Text, longest: float = _CLONE_TIMEOUT) -> str:
+    allowed = [f"protocol.{name}.allow=always" for name in _TRANSPORTS]
+    settings = ["protocol.allow=never", *allowed, "core.hooksPath=/dev/null", "core.fsmonitor=false",
+                "submodule.recurse=false", "clone.defaultRemoteName=origin",
+                "fetch.recurseSubmodules=false"]  # fmt: skip
+    options = [word for setting in settings for word in ("-c", setting)]
+    environment = {
+        **surroundings(),
+        **{name: os.environ[name] for name in ("SSH_AUTH_SOCK", "GIT_SSL_CAINFO") if name in os.environ},
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
+        "GIT_LFS_SKIP_SMUDGE": "1",
+        "LC_ALL": "C",
+    }
+    try:
+        process = subprocess.Popen(
+            ["git", *options, *words],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+            cwd=cwd, env=environment,
+        )  # fmt: skip
+    except OSError as error:
+        raise NoSource(f"git: {error.strerror or error}") from None
+    started = time.monotonic()
+    while True:
+        try:
+            out, err = process.communicate(timeout=0.5)
+            break
+        except subprocess.TimeoutExpired:
+            seconds = time.monotonic() - started
+            if seconds > longest:
+                process.kill()
+                process.communicate()
+                raise NoSource(f"git had not ended after {longest:.0f} s") from None
+            if seconds > 2:
+                say(Text("{what} ({seconds:.0f} s)", "{what}（{seconds:.0f} 秒）").format(what=what, seconds=seconds))
+    if process.returncode != 0:
+        lines = [line.strip() for line in err.splitlines() if line.strip()]
+        errors = [line.removeprefix("fatal: ") for line in lines if line.startswith(("fatal:", "error:"))]
+        raise NoSource(shown((errors or lines or [f"git ended with {process.returncode}"])[0])[:300])
+    return out

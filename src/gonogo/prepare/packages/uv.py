@@ -1,0 +1,209 @@
+"""uv, which resolves and installs whole environments: how it is called, and what it says it can't have."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+from gonogo.prepare.packages.installers import settings_of_pip, surroundings
+from gonogo.prepare.packages.places import Say
+
+_SAY_AFTER = 2.0
+_TIMEOUT = 1200.0
+# pip's settings that uv has under other names, and does not read by itself.
+_UV_VARIABLE_OF_PIP_OPTION = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "cert": "SSL_CERT_FILE",
+}
+# What uv says of a package that it can neither find nor build; the name is the first group.
+_UNAVAILABLE = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"[Ff]ailed to (?:build|download and build|download|fetch|prepare|read metadata for|extract)[^`\n]{0,40}`"
+        r"([A-Za-z0-9][\w.-]*?)(?:==[^`]*|@[^`]*| @ [^`]*)?`",
+        r"[Bb]ecause ([A-Za-z0-9][\w.-]*?) was not found in the",
+        r"there is no version of ([A-Za-z0-9][\w.-]*?)(?:\{[^}]*\})?(?:[=<>!~]|\[|,| )",
+        r"([A-Za-z0-9][\w.-]*?)(?:[=<>!~]\S*)? (?:has|have) no (?:usable )?wheels",
+        r"Distribution `([A-Za-z0-9][\w.-]*?)(?:==[^`]*|@[^`]*)` can't be installed",
+    )
+)
+
+# What uv says of a package of which it takes none, since there are only sources; name and versions are the groups.
+_NO_WHEELS = re.compile(
+    r"(?:[Bb]ecause|and|that) (?:only )?(?:all versions of )?([A-Za-z0-9][\w.-]*?)(?:\[[^\]]*\])?"
+    r"((?:[<>=!~]=?[^\s,]+,?)*) ha(?:s|ve) no usable wheels"
+)
+_NO_VERSIONS = re.compile(r"[Bb]ecause there are no versions of ([A-Za-z0-9][\w.-]*)")
+_HINT = re.compile(r"Wheels are required for `([A-Za-z0-9][\w.-]*)`")
+WHEELS_ONLY = ("--only-binary", ":all:")
+
+
+_MAX_LISTED = 3
+
+
+class UvFailed(Exception):
+    """uv ended with an error; ``text`` is what it printed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    @property
+    def reason(self) -> str:
+        """The line that says most."""
+        lines = [line.strip() for line in self.text.splitlines() if line.strip()]
+        told = [
+            re.sub(r"^(error|cause): *|^[×╰├─▶ ]+|,? and only the following versions of .*$", "", line)
+            for line in lines
+        ]
+        errors = [
+            number
+            for number, line in enumerate(told)
+            if re.search(r"(?i)because|failed|error|no solution|not found", line)
+        ]
+        if not told:
+            return "uv said nothing"
+        first = errors[-1 if len(errors) < 2 else 1] if errors else len(told) - 1
+        last = first + 1 if not told[first].endswith(":") else first + 1 + _MAX_LISTED  # what it lists stands below
+        return " ".join(told[first:last])[:300]
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Canonical names of the packages that can't be had; none where something else is wrong."""
+        return tuple(dict.fromkeys(canonicalize_name(m[1]) for p in _UNAVAILABLE for m in p.finditer(self.text)))
+
+    @property
+    def pre_releases_alone(self) -> tuple[str, ...]:
+        """Canonical names of the packages that there are only development releases of, not even sources of others."""
+        found = _NO_VERSIONS.findall(self.text)
+        return tuple(
+            canonicalize_name(name) for name in found if f"Pre-releases are available for `{name}`" in self.text
+        )
+
+    def names(self, package: str) -> bool:
+        """Whether it says anything of a package."""
+        text = self.text.lower().replace("_", "-")
+        return re.search(rf"(?<![\w.-]){re.escape(canonicalize_name(package))}(?![\w-])", text) is not None
+
+    @property
+    def without_wheels(self) -> dict[str, str]:
+        """By canonical name, packages that there are only sources of, and which versions uv would have taken."""
+        text = re.sub(r"\s+", " ", self.text)
+        found: dict[str, str] = {canonicalize_name(match[1]): "" for match in _HINT.finditer(text)}
+        found |= {canonicalize_name(match[1]): match[2].rstrip(",") for match in _NO_WHEELS.finditer(text)}
+        return found
+
+
+def run_uv(
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    what: Text,
+    say: Say,
+    environment: Mapping[str, str] | None = None,
+    wheels: Path | None = None,
+) -> str:
+    """What uv prints, run in ``cwd``, where no project's settings are. ``say`` hears of its progress, as ``what``.
+
+    ``wheels`` is a folder in which it looks too.
+    Raises UvFailed where uv does, and UserError where it isn't installed.
+    """
+    command = [_uv(), *arguments]
+    if settings_of_pip().get("no-index") in ("1", "true", "True") and arguments[0] == "pip":
+        command += [] if "--no-index" in arguments else ["--no-index"]
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env={**_uv_surroundings(wheels), **(environment or {})},
+        )
+        try:
+            _wait(process, output.fileno(), what, say)
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        output.seek(0)
+        text = output.read().decode(errors="replace")
+    if process.returncode != 0:
+        raise UvFailed(text)
+    return text
+
+
+def _uv() -> str:
+    try:
+        from uv import find_uv_bin
+    except ImportError:
+        raise UserError(
+            Text(
+                "--environment needs uv to create the environment: pip install uv",
+                "--environment 需要用 uv 创建环境：请执行 pip install uv",
+            )
+        ) from None
+    return find_uv_bin()
+
+
+def _uv_surroundings(wheels: Path | None) -> dict[str, str]:
+    """What uv gets of the user's variables; where pip looks for packages, uv does."""
+    environment = surroundings()
+    for setting, name in _UV_VARIABLE_OF_PIP_OPTION.items():
+        if value := settings_of_pip().get(setting):
+            environment.setdefault(name, ",".join(value.split()) if name == "UV_FIND_LINKS" else value)
+    if wheels is not None:
+        environment["UV_FIND_LINKS"] = ",".join(filter(None, (environment.get("UV_FIND_LINKS"), str(wheels))))
+    # As with pip: the best version of all indexes that are named.
+    environment.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+    return {**environment, "UV_NO_PROGRESS": "1", "NO_COLOR": "1"}
+
+
+def _wait(process: subprocess.Popen[bytes], descriptor: int, what: Text, say: Say) -> None:
+    started = time.monotonic()
+    while process.poll() is None:
+        seconds = time.monotonic() - started
+        if seconds > _TIMEOUT:
+            raise UvFailed(f"error: uv had not ended after {_TIMEOUT:.0f} s")
+        if seconds > _SAY_AFTER:
+            doing = _last_line(descriptor)
+            say(
+                Text("{what}: {doing} ({seconds:.0f} s)", "{what}：{doing}（{seconds:.0f} 秒）").format(
+                    what=what, doing=doing, seconds=seconds
+                )
+            )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+
+
+def _last_line(descriptor: int) -> str:
+    size = os.fstat(descriptor).st_size
+    lines = os.pread(descriptor, 4000, max(0, size - 4000)).decode(errors="replace").split("\n")
+    doing = (line.strip() for line in reversed(lines) if line.strip() and not line.startswith("warning"))
+    return next(doing, "uv")[:60]
+
+
+def into(folder: Path) -> tuple[str, ...]:
+    """Words for uv to install into a virtual environment with this Python.
+
+    The environment's own is never run by uv: it imports what lies there, such as a package's ``.pth``.
+    """
+    return ("--python", sys.executable, "--prefix", str(folder))
+
+
+def python_of(folder: Path) -> Path:
+    """The interpreter of a virtual environment."""
+    return folder / "bin" / "python"

@@ -1,0 +1,479 @@
+"""``gonogo prepare``: a launch's files read, what is missing made, and a first worker sent to see what is left."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from gonogo.check.runs import gather
+from gonogo.check.settings import CheckSettings, read_settings
+from gonogo.evidence.environment.own_package import CONSOLE_SCRIPT, NO_PACKAGES, OwnPackage, modules_in
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.prepared import FOLDER, Prepared, is_address_of_rows, parent_of_prepared, read_prepared
+from gonogo.evidence.published.datasets import published_dataset
+from gonogo.evidence.published.models import published_model
+from gonogo.evidence.rehearsal.failures import shorten
+from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord
+from gonogo.evidence.run import Run
+from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding import Skipped, Text
+from gonogo.finding.errors import UserError
+from gonogo.prepare.columns import columns_in
+from gonogo.prepare.environment_mismatch import missing_packages
+from gonogo.prepare.folder import add_to_folder, check_folder, write_folder
+from gonogo.prepare.generated.rows import TEMPLATE
+from gonogo.prepare.listing import alike, list_of, required_data, required_model, tokens_of
+from gonogo.prepare.make import MAX_ROWS, make
+from gonogo.prepare.named_inputs import OF_SHELL
+from gonogo.prepare.packages.full_environment import existing_environment
+from gonogo.prepare.project_requirements import FILE, Packages, packages_of
+from gonogo.prepare.required_inputs import Named, PrepareOptions, RequiredInput
+from gonogo.prepare.stub_packages import absent, asked_of
+from gonogo.prepare.tested_paths import tested_path
+from gonogo.prepare.unset_variables import unset_variable
+from gonogo.prepare.walked_folders import image_folder, is_requested, patterns_in_vain, wants_other_files
+
+_ELSEWHERE = """\
+__path__ = [{folder!r}]
+__file__ = {folder!r} + "/__init__.py"
+with open(__file__, encoding="utf-8") as _file:
+    exec(compile(_file.read(), __file__, "exec"))
+"""
+
+Look = Callable[[], RankRecord]
+_TIMES = 10
+_MAX_MESSAGE_LENGTH = 400
+"""Letters of what a worker ended with: the message of an exception can go on for pages."""
+_NO_FILE = re.compile(
+    r"(?:No such file or directory|Unable to find|doesn't exist|not found)[^'\"]*['\"]([^'\"\n]+)['\"]"
+)
+_KEY = re.compile(r"^'(\w+)'$|^['\"]?Column (?:name )?\[?'?(\w+)'?\]? (?:not in|doesn't exist)|has no column '?(\w+)'?")
+_NO_MODEL = re.compile(r"the model (\S+) is not in the Hugging Face cache")
+_DEFAULT_ROWS = 64
+"""Times as many rows as were chosen, where it shows that these don't come to one step."""
+_TOO_FEW = re.compile(
+    r"(?:test|train)_size=(\d+) should be either positive and smaller than the number of samples"
+    r"|Index (\d+) out of range for dataset of size"
+)
+_SPLIT = re.compile(r"Unknown split \"(\w+)\"")
+_MODEL_UNKNOWN = Text(
+    "--model {name}: not in gonogo's table of published models{close}",
+    "--model {name}：gonogo 的公开模型表中没有它{close}",
+)
+
+
+class InEnvironment(msgspec.Struct, frozen=True):
+    """What the user says of packages: a file of versions, the day, ``NAME==VERSION``; or those that are installed."""
+
+    file: Path | None = None
+    as_of: str | None = None
+    with_packages: tuple[str, ...] = ()
+    as_installed: bool = False
+
+
+class Preparation(msgspec.Struct):
+    """What a launch opens, and where what was made of it lies."""
+
+    wanted: list[RequiredInput]
+    tokens: int
+    rows: int
+    folder: str | None = None
+    """The folder that was written; None where nothing was."""
+    looked: str | None = None
+    """How the first worker ended; None where none was sent."""
+    ended: tuple[str, str] | None = None
+    """What it ended with, where that is not the end of its work."""
+    environment: str | None = None
+    """The project's file whose packages it needed; None where it is not for want of those."""
+    skipped: list[Skipped] = []
+    packages: Packages = msgspec.field(default_factory=Packages)
+    not_as_asked: list[tuple[Text, Text]] = []
+    """What of these packages rehearsals will not have as they are asked for (what, why)."""
+    package_notes: list[Text] = []
+
+    @property
+    def complete(self) -> bool:
+        """Whether all that the launch opens is here or made; a worker that ended early leaves that untold."""
+        return self.ended is None and all(one.state in ("here", "made") for one in self.wanted)
+
+
+def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> PrepareOptions:
+    """The options as typed: ``--model NAME`` for all models that are not known, ``--model PATH=NAME`` for one.
+
+    Raises UserError for a name that is not in the table.
+    """
+    chosen: dict[str, str] = {}
+    for word in models:
+        path, equals, name = word.rpartition("=")
+        if published_model(name) is None:
+            raise UserError(_MODEL_UNKNOWN.format(name=name, close=alike(name)))
+        chosen[path if equals else "*"] = name
+    return PrepareOptions(rows, tokens, chosen)
+
+
+Launches = tuple[Sequence[Run], Sequence[Skipped]]
+
+
+def prepare(
+    command: Sequence[str],
+    options: PrepareOptions,
+    given: InEnvironment,
+    *,
+    write: bool,
+    look: Look | None,
+    launches: Launches | None = None,
+) -> Preparation:
+    """List what a command opens; with ``write`` make what can be made, into a folder beside it.
+
+    ``launches`` are those of the command, where they were read before. ``look`` runs a first worker; what it misses is
+    added and made, until it misses nothing more. Raises UserError for a command that starts nothing, and where the
+    folder can't be written.
+    """
+    folder = Path.cwd()
+    parent = parent_of_prepared(folder)
+    target = check_folder(parent) if write else None
+    options = _with_earlier_choices(options, read_prepared(parent / FOLDER))
+    runs, skipped = launches or launches_of(command)
+    wanted = list_of(runs, folder, options)
+    packages = packages_of(runs, folder)
+    if given.file is not None or given.as_installed:
+        packages = Packages(own=packages.own)
+    packages.absent = absent(packages, command, runs)
+    done = Preparation(wanted, tokens_of(runs, options), options.rows, skipped=list(skipped), packages=packages)
+    if target is None:
+        return done
+    for _ in range(_TIMES):
+        files, table = make(done.wanted, target, done.tokens, options)
+        files, table = _with_packages(files, table, target, packages, given)
+        if files or table != Prepared():
+            write_folder(parent, files, table)
+            done.folder = str(target.name)
+        if look is None:
+            break
+        record = look()
+        done.looked = record.outcome
+        done.ended = _end_of(record)
+        done.environment = next((one.environment for one in record.unsupported if one.environment), None)
+        if record.failure is not None:
+            if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it then, and so here
+                packages.absent = tuple(name for name in packages.absent if name != needed)
+                continue
+            lacking = () if given.as_installed else missing_packages(record.failure)
+            if [name for name in lacking if packages.add(name)]:
+                continue
+        rows = _rows_for(record, done.wanted, options)
+        if rows != options.rows_of and max(rows.values()) <= MAX_ROWS:
+            done.rows, options = max(rows.values()), msgspec.structs.replace(options, rows_of=rows)
+            continue
+        if _split_for(record, done.wanted) or wants_other_files(record.failure, done.wanted):
+            continue
+        more, columns = _inputs_from_record(record, runs, command, done.wanted, options)
+        if not more and columns == options.columns:
+            if record.outcome == "completed":  # it has opened all that it opens, with the variables that there are
+                done.wanted = [one for one in done.wanted if one.state != "unknown" and one.format != OF_SHELL]
+            break
+        options = msgspec.structs.replace(options, columns=columns)
+        done.wanted = _again(done.wanted, more, columns)
+    _note_version_differences(done, folder)
+    return done
+
+
+def _note_version_differences(done: Preparation, folder: Path) -> None:
+    """Say what rehearsals in the folder find otherwise than it is asked for, where that is known by now."""
+    parent = parent_of_prepared(folder)
+    table = read_prepared(parent / FOLDER)
+    if table is None or not table.environment:
+        return
+    file = Path(os.path.normpath((Path(FOLDER) if parent == folder else parent / FOLDER) / table.environment))
+    with contextlib.suppress(UserError):
+        made = existing_environment(file, table.with_packages, table.as_of)
+        if made is not None:
+            done.not_as_asked, done.package_notes = list(made.skipped), list(made.notes)
+
+
+def prepare_models(models: Sequence[str], *, write: bool) -> Preparation:
+    """``--model [PATH=]NAME`` without a command: those models' folders; with ``write`` they are made.
+
+    Raises UserError for a name that is not in the table, and where the folder can't be written.
+    """
+    folder = Path.cwd()
+    target = check_folder(folder) if write else None
+    options = options_of(0, None, models)
+    names = [path if equals else name for path, equals, name in (word.rpartition("=") for word in models)]
+    wanted = [required_model(name, "", folder, options, asked=True) for name in dict.fromkeys(names)]
+    done = Preparation(wanted, tokens=0, rows=0)
+    if target is not None:
+        files, table = make(wanted, target, 0, options)
+        if files:
+            done.folder = add_to_folder(folder, files, table).name
+    return done
+
+
+def _with_earlier_choices(options: PrepareOptions, earlier: Prepared | None) -> PrepareOptions:
+    """The options with what the user chose for single models in an earlier preparation in the same folder."""
+    if earlier is None or "*" in options.models:
+        return options
+    return msgspec.structs.replace(options, models={**earlier.chosen, **options.models})
+
+
+def _with_packages(
+    files: dict[str, bytes], table: Prepared, target: Path, packages: Packages, given: InEnvironment
+) -> tuple[dict[str, bytes], Prepared]:
+    """What was made, with the environment and the project's own package that rehearsals are to have."""
+    if given.file is not None:
+        table = msgspec.structs.replace(table, environment=str(given.file.absolute()))
+    elif packages.lines and packages.differ:
+        files = {**files, FILE: packages.text()}
+        table = msgspec.structs.replace(table, environment=FILE, absent=packages.absent)
+    if table.environment:
+        table = msgspec.structs.replace(table, as_of=given.as_of, with_packages=given.with_packages)
+    if packages.own is not None:
+        instead = beside_others(packages.own, packages.has)
+        files = {**files, **lay_scripts(packages.own), **instead}
+        source = str((target / "project" / "code" if instead else packages.own.source).absolute())
+        table = msgspec.structs.replace(table, source=source)
+    return files, table
+
+
+def launches_of(command: Sequence[str]) -> Launches:
+    """The runs that a command's files tell of, and what of them was not read. Raises UserError for one of no run."""
+    settings = CheckSettings()
+    with contextlib.suppress(UserError):
+        settings = read_settings(Path.cwd())
+    gathered = gather([], command, settings=settings, use_installed=True)
+    return [run for run in gathered.runs if run.launch is not None], gathered.skipped
+
+
+def _end_of(record: RankRecord) -> tuple[str, str] | None:
+    if record.outcome == "completed":
+        return None
+    if record.user_error is not None:
+        english, chinese = record.user_error
+        return _line(english), _line(chinese)
+    for one in record.unsupported:
+        return _line(f"{one.what}: {one.why}"), _line(f"{one.what}：{one.why_zh or one.why}")
+    if record.failure is not None:
+        text = _line(f"{record.failure.type}: {record.failure.message}")
+        return text, text
+    return None
+
+
+def _line(text: str) -> str:
+    return shorten(" ".join(text.split()), _MAX_MESSAGE_LENGTH)
+
+
+def _inputs_from_record(
+    record: RankRecord,
+    runs: Sequence[Run],
+    command: Sequence[str],
+    wanted: Sequence[RequiredInput],
+    options: PrepareOptions,
+) -> tuple[list[RequiredInput], dict[str, tuple[str, ...]]]:
+    """What a worker has shown to be needed beside what is known: things it missed, columns that rows lack."""
+    folder = Path.cwd()
+    known = {one.key for one in wanted if one.state != "unknown"}
+    found = [wanted for one in _by_name(record.missed) for wanted in _missing_inputs(one, runs, folder, options)]
+    failure = record.failure
+    columns = dict(options.columns)
+    if failure is not None and record.outcome != "completed":
+        text = failure.message
+        tested = tested_path(failure, command, folder)
+        if tested is not None:
+            model = required_model(tested, "", folder, options)
+            pictures = image_folder(runs[0], tested)
+            found += [model] if model.state == "can-be-made" else [pictures] if pictures is not None else []
+        if match := _NO_FILE.search(text):
+            pictures = image_folder(runs[0], match[1]) if is_requested(failure) else None
+            found.append(pictures or _path(match[1], runs, folder, options, columns_at(failure)))
+        found += [_path(one, runs, folder, options, columns_at(failure)) for one in patterns_in_vain(record, folder)]
+        if match := _NO_MODEL.match(text):
+            found.append(required_model(match[1], "", folder, options, asked=True))
+        of_rows = failure.type in ("KeyError", "ValueError") and unset_variable(failure) is None
+        if of_rows and (key := _KEY.search(text)):
+            name = next(part for part in key.groups() if part)
+            made = [one for one in wanted if one.kind == "data" and one.state == "made"]
+            if made and name not in columns.get("*", ()):
+                columns["*"] = (*columns.get("*", ()), name)
+    told = {one.key for one in wanted}
+    return [one for one in found if one.key not in (told if one.state == "unknown" else known)], columns
+
+
+def _rows_for(
+    record: RankRecord, wanted: Sequence[RequiredInput], options: PrepareOptions
+) -> dict[tuple[str, str], int]:
+    """``rows_of`` of the options, with as many as a program that ended for want of some has enough with.
+
+    Only the data set that it opens there gets them, where its name stands there: a program may go through another.
+    """
+    failure = record.failure
+    none = record.empty_pass and not record.steps
+    if failure is None and not none:
+        return options.rows_of
+    opened = [one for one in wanted if one.kind == "data" and one.state == "made"]
+    opened = _opened_data_sets(failure, wanted) if failure is not None else opened
+    match = _TOO_FEW.search(failure.message) if failure is not None else None
+    if match is not None:
+        rows = 2 * (int(match[1]) + 1) if match[1] else int(match[2]) + 1
+    elif (none or _divides_by_none(failure)) and not options.rows_of:  # fewer rows than a batch of all ranks: no step
+        rows = _DEFAULT_ROWS * options.rows
+    else:
+        return options.rows_of
+    return {**options.rows_of, **{one.key: rows for one in opened if options.rows_of.get(one.key, 0) < rows}}
+
+
+def _divides_by_none(failure: Failure | None) -> bool:
+    return failure is not None and failure.type == "ZeroDivisionError"
+
+
+def _opened_data_sets(failure: Failure, wanted: Sequence[RequiredInput]) -> list[RequiredInput]:
+    """The made data sets that the statement names in which the failure arose; all that are made where it names none."""
+    made = [one for one in wanted if one.kind == "data" and one.state == "made"]
+    named = named_at(failure)
+    return [one for one in made if one.name in named] or made
+
+
+def _split_for(record: RankRecord, wanted: Sequence[RequiredInput]) -> bool:
+    """Whether the program wanted a split that made rows lack, which they now have; a published data set keeps its."""
+    match = _SPLIT.search(record.failure.message) if record.failure is not None else None
+    if record.failure is None or match is None:
+        return False
+    lacking = [
+        one
+        for one in _opened_data_sets(record.failure, wanted)
+        if one.path is None and match[1] not in one.splits and published_dataset(one.name) is None
+    ]
+    for one in lacking:
+        one.splits = (*one.splits, match[1])
+    return bool(lacking)
+
+
+def _by_name(missed: Sequence[Missed]) -> Iterator[Missed]:
+    """What was missed, each model once, with all the files that were asked for of it."""
+    files: dict[str, tuple[str, ...]] = {}
+    for one in missed:
+        if one.kind == "model":
+            files[one.name] = tuple(dict.fromkeys((*files.get(one.name, ()), *one.files)))
+        else:
+            yield one
+    for name, asked in files.items():
+        yield Missed("model", name, files=asked)
+
+
+def _missing_inputs(
+    missed: Missed, runs: Sequence[Run], folder: Path, options: PrepareOptions
+) -> Iterator[RequiredInput]:
+    if missed.kind == "model":
+        yield required_model(missed.name, "", folder, options, asked=True, files=missed.files)
+    elif is_address_of_rows(missed.name):
+        one = _path(missed.name, runs, folder, options, ())
+        one.path = None  # nothing lies on this machine by that name
+        yield one
+    elif os.path.isabs(missed.name):  # a folder of data
+        for file in missed.files:
+            yield _path(os.path.join(missed.name, file), runs, folder, options, ())
+    else:
+        named = Named("data", missed.name, "", "dataset_name", True, missed.subset, missed.split)
+        yield required_data(runs[0], named, folder, _columns_of(runs), options)
+
+
+def _path(
+    path: str, runs: Sequence[Run], folder: Path, options: PrepareOptions, columns: tuple[str, ...]
+) -> RequiredInput:
+    """A file that was not found; ``columns`` are those that the code reads which opened it."""
+    return required_data(runs[0], Named("data", path, ""), folder, columns or _columns_of(runs), options)
+
+
+def _columns_of(runs: Sequence[Run]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for run in runs for name in columns_in(run.scripts)))
+
+
+def _again(
+    wanted: list[RequiredInput], more: Sequence[RequiredInput], columns: dict[str, tuple[str, ...]]
+) -> list[RequiredInput]:
+    """The list with what was learned: things that are known now take the place of those that were not."""
+    kinds = {one.kind for one in more if one.state != "unknown"}
+    kept = [one for one in wanted if not (one.state == "unknown" and one.kind in kinds)]
+    for one in kept:
+        if one.kind == "data" and one.state == "made":
+            one.columns = tuple(dict.fromkeys((*one.columns, *columns.get("*", ()))))
+    return [*kept, *more]
+
+
+def beside_others(own: OwnPackage, others: Callable[[str], bool]) -> dict[str, bytes]:
+    """Where its folder holds packages that ``others`` are called like too: what stands for the rest of them alone.
+
+    An editable install comes last on the path; ``PYTHONPATH`` comes before what is installed, and would hide it.
+    """
+    modules = modules_in(own.source)
+    hidden = {name for name in modules if canonical(name) != own.name and others(name)}
+    if not hidden:
+        return {}
+    return {
+        f"project/code/{name}/__init__.py": _ELSEWHERE.format(folder=str((own.source / name).absolute())).encode()
+        for name in modules - hidden - NO_PACKAGES
+    }
+
+
+def lay_scripts(own: OwnPackage) -> dict[str, bytes]:
+    """What stands for an installed package beside its code: its commands, and what ``importlib.metadata`` reads."""
+    files: dict[str, bytes] = {}
+    for name, target in own.scripts.items():
+        module, _, function = target.partition(":")
+        if CONSOLE_SCRIPT.fullmatch(f"{name}={module}:{function}"):
+            text = f"#!/usr/bin/env python\nimport sys\nfrom {module} import {function.partition('.')[0]}\n"
+            files[f"project/bin/{name}"] = f"{text}sys.exit({function}())\n".encode()
+    if own.name and own.version:
+        folder = f"project/site/{own.name.replace('-', '_')}-{own.version}.dist-info"
+        files[f"{folder}/METADATA"] = f"Metadata-Version: 2.1\nName: {own.name}\nVersion: {own.version}\n".encode()
+        lines = [f"{name} = {target}" for name, target in own.scripts.items()]
+        files[f"{folder}/entry_points.txt"] = "\n".join(["[console_scripts]", *lines, ""]).encode()
+    return files
+
+
+def named_at(failure: Failure) -> set[str]:
+    """The texts in the statement of the user's in which a failure arose: a data set's name, as it is opened there."""
+    frame = failure.innermost("user")
+    if frame is None:
+        return set()
+    try:
+        script = Script(SourceFile.read(Path(frame.path)))
+    except UserError:
+        return set()
+    if script.tree is None:
+        return set()
+    every = (one for one in ast.walk(script.tree) if isinstance(one, ast.stmt))
+    statements = [one for one in every if one.lineno <= frame.line <= (one.end_lineno or one.lineno)]
+    last = max(statements, key=lambda one: (one.lineno, -(one.end_lineno or 0)), default=None)
+    found = ast.walk(last) if last is not None else iter(())
+    return {node.value for node in found if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def columns_at(failure: Failure) -> tuple[str, ...]:
+    """The columns that the class or function asks rows for in which a failure arose; none where none can be told."""
+    for frame in reversed(failure.frames):
+        if frame.owner != "user":
+            continue
+        try:
+            script = Script(SourceFile.read(Path(frame.path)))
+        except UserError:
+            return ()
+        around = [
+            node
+            for node in script.nodes(ast.ClassDef, ast.FunctionDef)
+            if node.lineno <= frame.line <= (node.end_lineno or node.lineno)
+        ]
+        if around:
+            outermost = min(around, key=lambda node: node.lineno)
+            lines = script.source.data.decode("utf-8", "replace").splitlines()[outermost.lineno - 1 :]
+            text = textwrap.dedent("\n".join(lines[: (outermost.end_lineno or 0) - outermost.lineno + 1]))
+            columns = columns_in([Script(SourceFile(frame.path, text.encode()))])
+            return (*columns, *((TEMPLATE,) if f".{TEMPLATE}(" in text else ()))
+    return ()

@@ -1,0 +1,250 @@
+"""The environment that a project asks for, as one file of requirements: what its files list, and what they forget.
+
+The folder's nearest list counts, then what the project's own package requires. Of its other lists (extras, further
+requirements files) only what the launch imports: nobody installs all of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from gonogo.evidence.environment.environment import Environment
+from gonogo.evidence.environment.own_package import OwnPackage, own_package
+from gonogo.evidence.environment.package_name import canonical
+from gonogo.evidence.environment.reading import read_environment
+from gonogo.evidence.paths import folders_upward, is_file
+from gonogo.evidence.run import Run
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding.errors import UserError
+from gonogo.prepare.environment_mismatch import declared_requirements, distribution_of
+from gonogo.prepare.packages.installed import installed_version, satisfied
+from gonogo.prepare.packages.names import STACK
+from gonogo.prepare.packages.requested import index_lines_of
+
+FILE = "environment.txt"
+_LISTS = ("requirements.txt", "environment.yml", "environment.yaml", "conda.yml", "conda.yaml", "Pipfile", "Dockerfile")
+_PIP = re.compile(
+    r"^[ \t]*(?:(?:[-*$>`]|\d+\.) ?)*(?:(?:python3?|uv)(?: -m)? )?pip3? install ([^\n`&|;]+)", re.MULTILINE
+)
+_OPTIONS_WITHOUT_VALUE = frozenset(
+    {"-U", "--upgrade", "-q", "--quiet", "--no-build-isolation", "--no-cache-dir", "--no-deps", "--user"}
+)
+"""pip's options without a value."""
+# What a launch asks for by its options alone, and what frameworks import when they are told to.
+USUAL = frozenset({
+    "deepspeed", "accelerate", "transformers", "datasets", "peft", "trl", "tokenizers", "sentencepiece", "protobuf",
+    "tensorboard", "tensorboardx", "wandb", "swanlab", "einops", "tiktoken", "safetensors", "evaluate", "numpy",
+    "pandas", "scipy", "scikit-learn", "pillow", "tqdm", "jsonlines", "timm", "bitsandbytes", "liger-kernel",
+    "huggingface-hub", "triton", "qwen-vl-utils", "nltk", "rouge-chinese", "jieba", "loguru", "fire", "rich", "pyyaml",
+    "json-repair", "ftfy", "sacrebleu", "rouge-score", "omegaconf", "hydra-core", "python-dotenv", "matplotlib",
+    "openai", "aiohttp", "requests", "psutil", "pyarrow", "jinja2", "tabulate", "colorama", "termcolor",
+    "math-verify", "latex2sympy2-extended", "torchvision", "torchaudio",
+})  # fmt: skip
+
+
+class Packages(msgspec.Struct):
+    """Requirements by canonical name, each as it is written in a file of requirements."""
+
+    lines: dict[str, str] = {}
+    files: list[str] = []
+    """The files that they are of, as they are seen from the folder."""
+    added: list[str] = []
+    """What none of these files lists, and the launch needs."""
+    own: OwnPackage | None = None
+    asked: dict[str, str] = {}
+    """What other lists of the project say of packages."""
+    index_lines: list[str] = []
+    """Lines of these files that say from where packages are to be had: they are not followed."""
+    absent: tuple[str, ...] = ()
+    """What a rehearsal would stand in for, and the run surely has not."""
+
+    def add(self, name: str) -> bool:
+        """Take a package that turned out to be missing; False where it is there, or nothing vouches for its name."""
+        own = self.own.name if self.own is not None else ""
+        name = f"python-{name}" if name not in self.asked and f"python-{name}" in self.asked else name
+        if name in self.lines or name == own or not (name in USUAL or name in self.asked):
+            return False
+        self.lines[name] = self.asked.get(name, name)
+        self.added.append(name)
+        return True
+
+    def has(self, module: str) -> bool:
+        """Whether a package that is imported by that name is installed, or will be."""
+        name = distribution_of(module)
+        return name in self.lines or installed_version(name) is not None
+
+    @property
+    def differ(self) -> bool:
+        """Whether the Python that gonogo runs in has them otherwise, or not at all."""
+        return any(not satisfied(installed_version(name), _specifier(line)) for name, line in self.lines.items())
+
+    def text(self) -> bytes:
+        """The file."""
+        lines = [f"# What {', '.join(self.files) or 'the launch'} asks for, put together by gonogo prepare."]
+        lines += [f"# Not followed: {line}" for line in self.index_lines]
+        lines += [line for name, line in sorted(self.lines.items()) if name not in self.added]
+        lines += ["# What the launch needs beside:"] if self.added else []
+        lines += [self.lines[name] for name in sorted(self.added)]
+        return "\n".join([*lines, ""]).encode()
+
+
+def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
+    """What the files of a project ask for, for these runs. ``folder`` is where the launch was typed."""
+    starts = [Path(os.path.abspath(place)) for place in _folders(runs, folder)]
+    found = Packages()
+    for place in dict.fromkeys(place for start in starts for place in folders_upward(start)):
+        if found.own is None:
+            found.own = own_package(place)
+        if not found.files:
+            for path in (place / name for name in _LISTS):
+                if is_file(path) and _take(found, _lines_of(path, found)):
+                    found.files.append(_display_path(path, folder))
+                    break
+    own = found.own
+    if own is not None:
+        took = _take(found, _lines(own.requires))
+        for path in own.files:
+            took = _take(found, _lines_of(path, found)) or took
+        if took:
+            found.files.append(_display_path(own.file, folder))
+        found.lines.pop(own.name, None)
+    for start in dict.fromkeys(starts):
+        asked = declared_requirements(start)
+        for name, (specifier, _) in asked.items():
+            address = asked.addresses.get(name)
+            found.asked.setdefault(name, f"{name} @ {address}" if address else f"{name}{specifier}")
+    for place in dict.fromkeys(place for start in starts for place in folders_upward(start)):
+        for path in sorted((*place.glob("README*.md"), *place.glob("setup*.sh"), *place.glob("install*.sh"))):
+            lines = list(_lines(_pip_install_names(path)))
+            if lines and not found.files and _take(found, lines):  # it has no other list
+                found.files.append(_display_path(path, folder))
+            for name, line in lines:
+                found.asked.setdefault(name, line)
+    if found.files:
+        for name in _used_distributions(runs):
+            if name in STACK or name in found.asked:
+                found.add(name)
+        for name in _trackers(runs):
+            found.add(name)
+    return found
+
+
+def _pip_install_names(path: Path) -> Iterator[str]:
+    """What a project's page, or its script that sets it up, has pip install by name."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").replace("\\\n", " ")
+    except OSError:
+        return
+    for match in _PIP.finditer(text):
+        words = re.findall(r"\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'`]+", match[1].partition(" #")[0])
+        before = ""
+        for word in words:
+            if not before.startswith("-") or before in _OPTIONS_WITHOUT_VALUE:
+                yield word.strip("\"'")
+            before = word
+
+
+def _folders(runs: Sequence[Run], folder: Path) -> Iterator[Path]:
+    for run in runs:
+        if run.launch is not None:
+            program = run.launch.program.string
+            if program and program.endswith(".py"):
+                yield (run.launch.cwd / program).parent
+            yield run.launch.cwd
+    yield folder
+
+
+def _used_distributions(runs: Sequence[Run]) -> list[str]:
+    """Distributions that the launches' own scripts import, and those of their launchers."""
+    names: list[str] = []
+    for run in runs:
+        if run.launch is not None and run.launch.launcher in ("deepspeed", "accelerate"):
+            names.append(run.launch.launcher)
+        if run.deepspeed_on or run.arguments.get("deepspeed").string:
+            names.append("deepspeed")
+        # What stands in a function or behind a condition the launch may never import, nor what other parts of a
+        # framework do that is started by its module: a first worker shows it.
+        scripts = run.scripts if run.launch is None or run.launch.program_kind != "module" else run.scripts[:1]
+        for script in scripts:
+            for node in script.tree.body if script.tree is not None else ():
+                if isinstance(node, ast.Import):
+                    names += [distribution_of(one.name) for one in node.names]
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    names.append(distribution_of(node.module))
+    return list(dict.fromkeys(names))
+
+
+def _trackers(runs: Sequence[Run]) -> list[str]:
+    """What the launches report to: without its package a Trainer is not made."""
+    values = [run.arguments.get("report_to").get(()) for run in runs]
+    words = [value.replace(",", " ").split() if isinstance(value, str) else value for value in values]
+    return [str(word) for several in words if isinstance(several, list | tuple) for word in several]
+
+
+def _take(found: Packages, lines: Iterable[tuple[str, str]]) -> bool:
+    """Add lines of packages that are not known yet, or whose version an earlier list left open; whether any were."""
+    there = list(lines)
+    for name, line in there:
+        known = found.lines.setdefault(name, line)
+        if not _specifier(known) and " @ " not in known and " @ " not in line:
+            found.lines[name] = f"{known}{_specifier(line)}"
+    return bool(there)
+
+
+def _lines_of(path: Path, found: Packages) -> Iterator[tuple[str, str]]:
+    try:
+        told: Environment = read_environment(SourceFile.read(path))
+    except UserError:
+        return
+    found.index_lines += [line for line in index_lines_of(told) if line not in found.index_lines]
+    for name, package in told.packages.items():
+        if not name[0].isalnum():  # conda's own, _libgcc_mutex
+            continue
+        extras = f"[{package.extras}]" if package.extras else ""
+        if package.address and not _has_spaces(package.address):
+            yield name, f"{name}{extras} @ {package.address}"
+        elif not package.address:
+            yield name, f"{name}{extras}{_valid(package.specifier)}"
+
+
+def _has_spaces(address: str) -> bool:
+    """Whether an address can't be written in a line."""
+    return re.search(r"[\s\0]", address) is not None
+
+
+def _valid(specifier: str) -> str:
+    try:
+        return str(SpecifierSet(specifier))
+    except InvalidSpecifier:
+        return ""
+
+
+def _lines(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        try:
+            one = Requirement(text)
+        except InvalidRequirement:
+            continue
+        extras = f"[{','.join(sorted(one.extras))}]" if one.extras else ""
+        of = f" @ {one.url}" if one.url and not _has_spaces(one.url) else str(one.specifier)
+        yield canonical(one.name), f"{canonical(one.name)}{extras}{of}"
+
+
+def _specifier(line: str) -> SpecifierSet:
+    try:
+        return Requirement(line).specifier
+    except InvalidRequirement:  # from an address that packaging does not take for one: a path
+        return SpecifierSet()
+
+
+def _display_path(path: Path, folder: Path) -> str:
+    shown = os.path.relpath(path, folder)
+    return re.sub(r"^(\.\./){4,}.*", str(path), shown)

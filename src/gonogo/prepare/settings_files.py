@@ -1,0 +1,77 @@
+"""TOML files of settings that a program is given: the models' folders and the data that they name."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gonogo.evidence.paths import is_file
+from gonogo.evidence.run import Run
+from gonogo.prepare.required_inputs import Kind, Named, kind_of_option
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+_SUFFIX = ".toml"
+_MAX_BYTES = 1 << 20
+_OF_A_MODEL = re.compile(
+    r"(?:.*_)?(?:ckpt|checkpoint|diffusers|transformer|unet|dit|vae|text_encoder|clip|llm|t5|byt5|llama3)_(?:path|dir)$"
+)
+"""Settings by which programs name a model's folder, or a part of one."""
+_WITHIN_FILES = 2
+"""A file of settings may name another, of the data."""
+
+
+def named_in(run: Run) -> Iterator[Named]:
+    """What the TOML files among the words of a launch name."""
+    if run.launch is None:
+        return
+    seen: set[Path] = set()
+    for word in run.launch.words:
+        value = str(word.value or "").rpartition("=")[2]
+        if value.endswith(_SUFFIX):
+            yield from _in_file(run.launch.cwd / value, run.launch.cwd, seen, _WITHIN_FILES)
+
+
+def _in_file(path: Path, folder: Path, seen: set[Path], deep: int) -> Iterator[Named]:
+    if path in seen or not deep or not is_file(path) or path.stat().st_size > _MAX_BYTES:
+        return
+    seen.add(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        settings = tomllib.loads(text)
+    except (OSError, ValueError):
+        return
+    for key, value in _texts(settings, ""):
+        if value.endswith(_SUFFIX):
+            yield from _in_file(folder / value, folder, seen, deep - 1)
+            continue
+        kind = _kind(key)
+        if kind is not None and ("/" in value or "." in value):
+            line = 1 + text[: max(0, text.find(value))].count("\n")
+            yield Named(kind, value, f"{_shown(path, folder)}:{line}", key.rpartition(".")[2])
+
+
+def _kind(key: str) -> Kind | None:
+    return "model" if _OF_A_MODEL.match(key.rpartition(".")[2].lower()) else kind_of_option(key)
+
+
+def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Each text with its key, those around it before."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts(inner, f"{key}.{name}" if key else name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, key)
+    elif isinstance(value, str) and value and "\n" not in value:
+        yield key, value
+
+
+def _shown(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

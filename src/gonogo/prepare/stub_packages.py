@@ -1,0 +1,66 @@
+"""Packages that a rehearsal stands in for, and that the run surely has not: a program that asks takes another way.
+
+Rollout engines have no wheel that runs here, so that their stand-in is there wherever a program asks for it. A project
+whose lists leave the engine out guards its import; what lies behind the guard the run never comes to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gonogo.evidence.rehearsal.record import Failure
+from gonogo.evidence.run import Run
+from gonogo.prepare.project_requirements import Packages
+
+STOOD_IN = ("vllm", "xformers")
+_MAX_BYTES = 1 << 20
+
+
+def absent(packages: Packages, command: Sequence[str], runs: Sequence[Run]) -> tuple[str, ...]:
+    """Those that neither the project's chosen lists nor the launch name; none where there is no list."""
+    if not packages.files:
+        return ()
+    lines = " ".join(packages.lines.values()).encode()
+    texts = [lines, *_texts(command, runs)]
+    return tuple(name for name in STOOD_IN if not any(name in text.decode("latin-1").lower() for text in texts))
+
+
+def asked_of(failure: Failure, names: Sequence[str]) -> str | None:
+    """The one of the names that a failure is for want of, by what it says."""
+    said = f"{failure.message} {failure.cause}".lower()
+    return next((name for name in names if "Import" in failure.type and re.search(rf"\b{name}\b", said)), None)
+
+
+def _texts(command: Sequence[str], runs: Sequence[Run]) -> Iterator[bytes]:
+    """The words of the launch, the script that holds it, the program, and the files that its words name."""
+    yield " ".join(command).encode("utf-8", "replace")
+    yield from _files(Path.cwd(), command)
+    for run in runs:
+        for script in run.scripts[:1]:
+            yield script.source.data
+        if run.launch is not None:
+            text = run.launch.source.data
+            yield text
+            yield from _files(run.launch.cwd, _words(text))
+
+
+def _words(text: bytes) -> list[str]:
+    try:
+        return shlex.split(text.decode("utf-8", "replace"), comments=True)
+    except ValueError:
+        return text.decode("utf-8", "replace").split()
+
+
+def _files(folder: Path, words: Sequence[str]) -> Iterator[bytes]:
+    for word in dict.fromkeys(one.rpartition("=")[2] for one in words):
+        path = os.path.join(folder, word)
+        try:
+            if os.path.isfile(path) and os.path.getsize(path) <= _MAX_BYTES:
+                with open(path, "rb") as file:
+                    yield file.read()
+        except (OSError, ValueError):
+            continue

@@ -1,0 +1,89 @@
+"""A path of the launch that is not here, and that the program itself tests for: ``assert os.path.exists(root)``.
+
+Such a program ends with an exception of its own, which often does not name the path: an AssertionError, say.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gonogo.evidence.rehearsal.record import Failure
+from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding.errors import UserError
+from gonogo.prepare.missing_files import OF_THE_PROJECT
+
+_TESTS = frozenset({"exists", "isfile", "isdir", "is_file", "is_dir", "lexists", "glob", "rglob", "listdir", "access"})
+_WRITTEN = re.compile(r"out|save|log|work_?dir|job_?dir|cache|report|run_?name", re.IGNORECASE)
+_OWN_ERRORS = frozenset({"AssertionError", "ValueError", "RuntimeError", "FileNotFoundError", "Exception"})
+_NOTHING = re.compile(
+    r"\b[Nn]o\b[^.\n]{0,20}\.?[^.\n]{0,40}\b(?:files?|shards?|images?|samples?|examples?)\b[^.\n]{0,30}\bfound\b"
+    r"|\b(?:[Ff]ound|[Ff]inds?) no\b[^.\n]{0,40}\b(?:files?|shards?|images?|samples?|examples?)\b"
+)
+_MAX_BYTES = 1 << 20
+
+
+def tested_path(failure: Failure, command: Sequence[str], folder: Path) -> str | None:
+    """The whole path, where a failure arose in a test for a file; None where it did not, or all of them are here."""
+    frame = failure.innermost("user")
+    if failure.phase != "load" or frame is None or not _tests_for_a_file(Path(frame.path), frame.line):
+        return None
+    return next(_missing(command, folder, failure.message), None)
+
+
+def finds_nothing(failure: Failure) -> bool:
+    """Whether a program ended since a folder held nothing that it reads: ``No .txt files found in …``."""
+    own = failure.innermost("user") is not None and failure.phase == "load"
+    return own and failure.type in _OWN_ERRORS and _NOTHING.search(failure.message) is not None
+
+
+def _tests_for_a_file(path: Path, line: int) -> bool:
+    """Whether the statement on a line asserts that a file is there, or raises behind a condition that asks for one."""
+    try:
+        script = Script(SourceFile.read(path))
+    except UserError:
+        return False
+    for node in ast.walk(script.tree) if script.tree is not None else ():
+        if not isinstance(node, (ast.Assert, ast.If)) or not node.lineno <= line <= (node.end_lineno or node.lineno):
+            continue
+        body = [*node.body, *node.orelse] if isinstance(node, ast.If) else [node]
+        ends = (one for one in body if isinstance(one, (ast.Raise, ast.Assert)))
+        if any(one.lineno <= line <= (one.end_lineno or one.lineno) for one in ends) and _asks(node.test):
+            return True
+    return False
+
+
+def _asks(test: ast.expr) -> bool:
+    calls = (node.func for node in ast.walk(test) if isinstance(node, ast.Call))
+    names = (func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls)
+    return any(name in _TESTS for name in names)
+
+
+def _missing(command: Sequence[str], folder: Path, said: str) -> Iterator[str]:
+    """The paths in the launch, and in scripts that it names, where nothing lies and which are not to be written."""
+    words = list(command)
+    for word in command:
+        path = folder / word
+        try:
+            if word.endswith((".sh", ".bash", ".slurm")) and path.stat().st_size <= _MAX_BYTES:
+                words += shlex.split(path.read_text(encoding="utf-8", errors="replace"), comments=True)
+        except (OSError, ValueError):
+            continue
+    before = ""
+    for word in words:
+        option, _, value = word.rpartition("=")
+        asked = option or before
+        before = word if word.startswith("-") else ""
+        if "/" not in value or "$" in value or "://" in value or value.startswith("-") or _WRITTEN.search(asked):
+            continue
+        whole = os.path.normpath(os.path.join(folder, os.path.expanduser(value)))
+        if value.endswith(OF_THE_PROJECT) and not value.startswith(("/", "~")):
+            continue  # it should have come with the project
+        is_path = value.startswith(("/", ".", "~")) or os.path.splitext(value)[1] or value in said
+        if is_path and not os.path.lexists(whole):
+            yield whole

@@ -1,0 +1,34 @@
+"""An environment variable that the program takes for granted, ``os.environ["ENTITY"]``, and that nothing sets.
+
+Python says ``KeyError: 'ENTITY'`` of it, as it does of a row without a column.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+from gonogo.evidence.rehearsal.failures import class_of
+from gonogo.evidence.rehearsal.record import Failure
+from gonogo.evidence.script.script import Script
+from gonogo.evidence.source_file import SourceFile
+from gonogo.finding.errors import UserError
+
+
+def unset_variable(failure: Failure) -> str | None:
+    """The variable that a failure asked the environment for in vain; None where it is of something else."""
+    if class_of(failure) != "KeyError":
+        return None
+    name = failure.message.strip().strip("'\"")
+    last = failure.frames[-1] if failure.frames else None
+    if last is None or os.path.basename(last.path) == "os.py":
+        return name if last is not None else None
+    # Since Python 3.11 its module os is frozen, and has no frame.
+    try:
+        script = Script(SourceFile.read(Path(last.path)))
+    except UserError:
+        return None
+    asked = (node for node in script.nodes(ast.Subscript) if script.qualified(node.value) == "os.environ")
+    at = (node for node in asked if node.lineno <= last.line <= (node.end_lineno or node.lineno))
+    return name if any(script.field(node.slice).string in (name, None) for node in at) else None

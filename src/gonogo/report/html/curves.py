@@ -1,0 +1,88 @@
+"""Memory of two rehearsals laid over each other: phase upon phase, since neither has a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from typing import Any
+
+from gonogo.finding import Text
+from gonogo.finding.rehearsal import CurvePair, MemoryCurve, RehearsalComparison
+from gonogo.report.html.over_time import over_time
+from gonogo.report.untrusted import clean_line
+
+_TITLE = Text("Memory of both over time", "两次排练的内存随时间的变化")
+_DEVICE = Text("Device", "设备")
+_REMARK = Text(
+    "Each phase of one is laid over the same phase of the other, so that they can be compared although they make "
+    "different numbers of allocations. Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0.",
+    "相同的阶段彼此对齐，因此分配次数不同也可以比较。拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。",
+)
+
+
+def curve_sections(comparison: RehearsalComparison, language: str) -> Iterator[str]:
+    """The section, where both reports have curves."""
+    if comparison.curves:
+        options = (
+            (str(number), f"rank {pair.rank}, {pair.after.device}") for number, pair in enumerate(comparison.curves)
+        )
+        yield over_time(_TITLE, _DEVICE, options, _REMARK, language, kind="compared")
+
+
+def curve_data(comparison: RehearsalComparison) -> dict[str, Any]:
+    """What the page's script draws."""
+    return {
+        "before": clean_line(comparison.before),
+        "after": clean_line(comparison.after),
+        "pairs": [_pair(pair) for pair in comparison.curves],
+    }
+
+
+def _pair(pair: CurvePair) -> dict[str, Any]:
+    phases: list[tuple[str, int, int, int]] = []
+    points: dict[str, list[int | None]] = {"before": [], "after": []}
+    for (phase, step), before, after in _aligned(pair.before, pair.after):
+        wide = max(_width(before), _width(after))
+        phases.append((phase, step, len(points["before"]), len(points["before"]) + wide - 1))
+        points["before"] += _stretched(before, wide)
+        points["after"] += _stretched(after, wide)
+    return {
+        "rank": pair.rank,
+        "device": clean_line(pair.after.device),
+        "capacity": pair.capacity_bytes,
+        "phases": phases,
+        "before": _taken(pair.before, points["before"]),
+        "after": _taken(pair.after, points["after"]),
+    }
+
+
+_Run = tuple[int, int] | None
+
+
+def _aligned(before: MemoryCurve, after: MemoryCurve) -> Iterator[tuple[tuple[str, int], _Run, _Run]]:
+    """((phase, step), its points before, its points after) in the order of time; None where one lacks it."""
+    old, new = ([(phase, step) for phase, step, _, _ in one.phases] for one in (before, after))
+    for kind, at, to, other, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            for one, two in zip(before.phases[at:to], after.phases[other:end], strict=True):
+                yield one[:2], one[2:], two[2:]
+            continue
+        yield from ((run[:2], run[2:], None) for run in before.phases[at:to])
+        yield from ((run[:2], None, run[2:]) for run in after.phases[other:end])
+
+
+def _width(run: _Run) -> int:
+    return run[1] - run[0] + 1 if run is not None else 0
+
+
+def _stretched(run: _Run, wide: int) -> list[int | None]:
+    """The numbers of the run's points, over ``wide`` points."""
+    if run is None:
+        return [None] * wide
+    return [run[0] + at * _width(run) // wide for at in range(wide)]
+
+
+def _taken(curve: MemoryCurve, points: list[int | None]) -> dict[str, list[int | None]]:
+    """MiB of each category at the points."""
+    held = {clean_line(name): column for name, column in curve.held_mib.items()}
+    return {name: [None if at is None else column[at] for at in points] for name, column in held.items()}

@@ -1,0 +1,43 @@
+"""From a finding to the moment in memory over time that it is of."""
+
+from __future__ import annotations
+
+from gonogo.finding import Finding, Report, Severity, Text
+from gonogo.finding.rehearsal import MemoryTimeline, RehearsedRank
+from gonogo.report.html.charts import timelines
+from gonogo.report.html.markup import element, text
+
+_ENDED = Text("show where it ended", "查看结束的时刻")
+_HIGHEST = Text("show the peak of this module", "查看此模块的峰值时刻")
+
+
+def moment_button(finding: Finding, report: Report, language: str) -> str:
+    """A button that leads there: where the rank ended that failed so, or the peak of the finding's module."""
+    if report.rehearsal is None:
+        return ""
+    ranks = {rank.rank: rank for rank in report.rehearsal.ranks}
+    for number, (rank, timeline) in enumerate(timelines(report)):
+        if finding.ranks and rank not in finding.ranks:
+            continue
+        found = _moment(finding, ranks[rank], timeline)
+        if found is not None:
+            point, said = found
+            label = text(said.in_language(language))
+            return element(
+                "button", label, type="button", klass="moment", data_timeline=str(number), data_point=str(point)
+            )
+    return ""
+
+
+def _moment(finding: Finding, rank: RehearsedRank, timeline: MemoryTimeline) -> tuple[int, Text] | None:
+    if finding.severity is Severity.ERROR and finding.ranks and rank.outcome not in ("completed", "interrupted"):
+        return len(timeline.phases) - 1, _ENDED
+    if not finding.module:
+        return None
+    held = [sum(column) for column in zip(*timeline.by_category.values(), strict=True)]
+    within = [point for point, module in enumerate(timeline.modules) if _is_in(module, finding.module)]
+    return (max(within, key=held.__getitem__), _HIGHEST) if within else None
+
+
+def _is_in(module: str, outer: str) -> bool:
+    return module == outer or module.startswith(f"{outer}.")

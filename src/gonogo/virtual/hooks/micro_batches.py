@@ -1,0 +1,279 @@
+"""Micro-batches of one optimizer step that are counted, not run: each would do what the one before it did.
+
+What a micro-batch does follows from the batch, from what is in memory when it begins, and from the program's own
+variables. So one is not run where
+
+- another micro-batch of gradient accumulation began with the same in memory: the same bytes of the same modules and
+  kinds, and the allocator's large blocks at the same places; and has left memory as it was;
+- the batch has the same shapes, and its values come to the same wherever that other one's were read
+  (:class:`gonogo.virtual.values.value_trace.ValueTrace`);
+- neither the trainer nor a module of the model has counted a micro-batch, and no condition on unknown values was met,
+  which is answered now so, now so.
+
+The first and the last of each step are always run: they set gradients rather than add to them, and reduce them.
+What the other one has counted (operators, collectives, work, assumptions) is added once more.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from gonogo.evidence.rehearsal.record import LeftOut
+from gonogo.finding import Text
+from gonogo.virtual import private
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.memory.tracking import Cell, MemoryRecord
+from gonogo.virtual.tensor import Spec, VirtualTensor, new_virtual
+from gonogo.virtual.values import contents
+from gonogo.virtual.values.value_trace import ValueTrace
+
+_LEAST = 4
+"""Micro-batches of a step below which none could be left out: the first, one and its like, the last."""
+_WHAT = Text(
+    "{counted} of {total} micro-batches of gradient accumulation", "梯度累积的 {total} 个 micro-batch 中的 {counted} 个"
+)
+_WHY = Text(
+    "counted, not run: each would do what the one before it did, with the same shapes and the same memory (use --every "
+    "to run them)",
+    "只计数、未运行：形状和显存都与前一个相同，行为也相同（使用 --every 逐个运行）",
+)
+
+
+class Tally(Protocol):
+    """Something that is counted while a program runs."""
+
+    def numbers(self) -> Mapping[Any, float]:
+        """All counts, by what they are of."""
+
+    def add(self, of: Any, amount: float) -> None:
+        """Add to one of them."""
+
+
+class CounterTally:
+    """A ``Counter`` of whatever is there."""
+
+    def __init__(self, counter: Counter[Any]) -> None:
+        self._counter = counter
+
+    def numbers(self) -> Mapping[Any, float]:
+        """See :class:`Tally`."""
+        return dict(self._counter)
+
+    def add(self, of: Any, amount: float) -> None:
+        """See :class:`Tally`."""
+        self._counter[of] += int(amount)
+
+
+class NumbersTally:
+    """Numbers among an object's attributes: those that are named, or all whole ones that it has of its own."""
+
+    def __init__(self, owner: Any, *names: str) -> None:
+        self._owner = owner
+        self._names = names
+
+    def numbers(self) -> Mapping[Any, float]:
+        """See :class:`Tally`."""
+        if self._names:
+            return {name: getattr(self._owner, name) for name in self._names}
+        own = getattr(self._owner, "__dict__", {})
+        return {name: value for name, value in own.items() if type(value) is int}
+
+    def add(self, of: Any, amount: float) -> None:
+        """See :class:`Tally`."""
+        setattr(self._owner, of, getattr(self._owner, of) + amount)
+
+
+@dataclass
+class _Loss:
+    """What a training step returned: a tensor of one unknown number."""
+
+    spec: Spec
+    nbytes: int
+    category: int
+    owner: Any
+    nonnegative: bool
+
+
+@dataclass
+class _Run:
+    """A micro-batch that was run."""
+
+    batch: Hashable
+    """Shapes and places of its tensors, and all else of it."""
+    before: tuple[object, ...]
+    trace: ValueTrace
+    loss: _Loss
+    counts: list[tuple[Tally, dict[Any, float]]]
+    only_in_step: int | None
+    """The step that alone it speaks for; None: any."""
+    is_neutral: bool = False
+    """Whether memory has been seen to be afterwards what it was before."""
+
+
+class MicroBatches:
+    """Which micro-batches of transformers' Trainer are run.
+
+    ``tallies``: what is counted by the whole process; ``every``: whether each is run; ``agree``: whether all ranks that
+    are rehearsed together say that this one repeats, given what this rank says.
+    """
+
+    def __init__(
+        self, life: Lifecycle, memory: MemoryRecord, tallies: Callable[[], Sequence[Tally]],
+        every: Callable[[], bool], agree: Callable[[bool], bool],
+    ) -> None:  # fmt: skip
+        self._every = every
+        self._agree = agree
+        self._life = life
+        self._memory = memory
+        self._tallies = tallies
+        self._known: _Run | None = None
+        self._known_at = 0
+        """The number of the last one that was traced."""
+        self._is_first = True
+        self._numbered: list[tuple[torch.nn.Module, str]] = []
+        """The whole numbers that the model's modules have, before ZeRO-3 gives them its own."""
+        self._total = self._counted = 0
+
+    @contextmanager
+    def followed(self, trainer: Any) -> Iterator[None]:
+        """``trainer`` is trained meanwhile."""
+        accumulates = getattr(trainer.args, "gradient_accumulation_steps", 1) >= _LEAST
+        if self._every() or not accumulates or "training_step" in vars(trainer):
+            yield
+            return
+        trainer.training_step = functools.partial(self._step, trainer, trainer.training_step)
+        self._known, self._is_first = None, True
+        self._numbered = [
+            (module, name)
+            for module in (trainer.model.modules() if isinstance(trainer.model, torch.nn.Module) else ())
+            for name, value in vars(module).items()
+            if type(value) is int
+        ]
+        try:
+            yield
+        finally:
+            del trainer.training_step
+            self._numbered = []
+
+    def _step(self, trainer: Any, run: Callable[..., Any], model: Any, *args: Any, **kwargs: Any) -> Any:
+        is_last, is_first = trainer.accelerator.sync_gradients, self._is_first
+        self._is_first = is_last
+        self._total += 1
+        if is_first or is_last:
+            if self._counted:
+                self._say()
+            return run(model, *args, **kwargs)
+        reals: list[torch.Tensor] = []
+        batch = _described((args, kwargs), reals)
+        before = self._state()
+        known = self._known
+        repeats = known is not None and self._repeats(known, batch, before, reals)
+        if self._agree(repeats) and known is not None:  # by all ranks, so by this one: ``known`` is there
+            return self._count(known)
+        self._known = None
+        if batch is None:
+            return run(model, *args, **kwargs)
+        whole = functools.partial(run, model, *args, **kwargs)
+        result, self._known = self._traced(trainer, whole, batch, before, reals)
+        return result
+
+    def _repeats(self, known: _Run, batch: Hashable, before: tuple[object, ...], reals: Sequence[torch.Tensor]) -> bool:
+        """Whether this micro-batch would do what the known one did."""
+        if known.batch != batch or known.before != before:
+            return False
+        known.is_neutral = known.is_neutral or self._known_at == self._total - 1  # it was the one before this one
+        speaks_for_it = known.is_neutral and known.only_in_step in (None, self._life.step)
+        return speaks_for_it and known.trace.holds_for(reals)
+
+    def _of_modules(self) -> list[Any]:
+        return [vars(module).get(name) for module, name in self._numbered]
+
+    def _state(self) -> tuple[object, ...]:
+        return tuple((str(device), record.state()) for device, record in self._memory.devices.items())
+
+    def _traced(
+        self, trainer: Any, run: Callable[[], Any], batch: Hashable, before: tuple[object, ...],
+        reals: list[torch.Tensor],
+    ) -> tuple[Any, _Run | None]:  # fmt: skip
+        """Run a micro-batch, and what can be said of others by it; None where nothing can."""
+        ledger = self._life.ledger
+        model = trainer.model_wrapped
+        own = NumbersTally(trainer)
+        others = [trainer.accelerator, model, getattr(model, "optimizer", None)]
+        tallies = [*self._tallies(), own, *(NumbersTally(one) for one in others if one is not None)]
+        counted = [dict(one.numbers()) for one in tallies]
+        of_modules = self._of_modules()
+        branches, numbers = ledger.branches, ledger.made_numbers
+        trace = ValueTrace(reals)
+        with trace:
+            result = run()
+        counts = [(one, _grown(old, one.numbers())) for one, old in zip(tallies, counted, strict=True)]
+        keeps_count = 1 in dict(zip(map(id, tallies), (grown for _, grown in counts), strict=True))[id(own)].values()
+        loss = _loss_of(result)
+        keeps_count = keeps_count or self._of_modules() != of_modules
+        if loss is None or keeps_count or ledger.branches != branches:
+            return result, None
+        self._known_at = self._total
+        step = self._life.step if ledger.made_numbers != numbers else None
+        return result, _Run(batch, before, trace, loss, counts, step)
+
+    def _count(self, known: _Run) -> VirtualTensor:
+        for tally, grown in known.counts:
+            for name, amount in grown.items():
+                tally.add(name, amount)
+        self._counted += 1
+        loss = known.loss
+        spec = loss.spec
+        with private.DisableTorchDispatch():
+            tensor = new_virtual(spec.shape, spec.strides, spec.dtype, spec.device)
+        tensor.cell = Cell(self._memory.device(spec.device), loss.nbytes, loss.category, loss.owner)
+        tensor.cell.nonnegative = loss.nonnegative
+        return tensor
+
+    def _say(self) -> None:
+        what = _WHAT.format(counted=self._counted, total=self._total)
+        self._life.cut["micro-batches"] = LeftOut(what.en, what.zh, _WHY.en, _WHY.zh)
+
+
+def _grown(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
+    return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
+
+
+def _loss_of(result: Any) -> _Loss | None:
+    if type(result) is not VirtualTensor or result.numel() != 1 or result.requires_grad or contents.is_known(result):
+        return None
+    cell = result.cell
+    return _Loss(result.spec, cell.nbytes, cell.holding.category, cell.holding.owner, cell.nonnegative)
+
+
+def _described(value: Any, reals: list[torch.Tensor]) -> Hashable:
+    """Everything of a batch but its values, which go to ``reals``; None where there is something that can't be told."""
+    spec: Spec | None = None
+    if isinstance(value, VirtualTensor):
+        spec = value.spec
+        with private.modes_off():
+            known = contents.look(value)
+        if known is None:
+            return (spec, value.storage_offset(), value.cell.nbytes)
+        value = known
+    if isinstance(value, torch.Tensor):
+        if value.device.type != "cpu":
+            return None
+        reals.append(value)
+        place = (value.storage_offset(), value.untyped_storage().nbytes())
+        return (spec, value.dtype, value.shape, value.stride(), place)
+    if isinstance(value, Mapping):
+        return _described([*value.items()], reals)
+    if isinstance(value, list | tuple):
+        parts = [_described(item, reals) for item in value]
+        return None if None in parts else (type(value).__name__, *parts)
+    if value is None or isinstance(value, str | int | float | bool):
+        return (type(value).__name__, value)
+    return None

@@ -1,0 +1,104 @@
+"""The module ``transformer_engine_torch``, put together of its parts; names that are not covered say so when used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gonogo.finding import Text
+from gonogo.virtual.kernels.transformer_engine.attention import Attention
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import NOT_COVERED, CompiledFunctions
+from gonogo.virtual.kernels.transformer_engine.constants import ENUMERATIONS
+from gonogo.virtual.kernels.transformer_engine.elementwise import Activations, Dropout, Norms, Rotary, Softmax
+from gonogo.virtual.kernels.transformer_engine.experts import Permutation, Router
+from gonogo.virtual.kernels.transformer_engine.grouped_tensors import GroupedTensors
+from gonogo.virtual.kernels.transformer_engine.optimizers import Optimizers
+from gonogo.virtual.kernels.transformer_engine.products import Products
+from gonogo.virtual.kernels.transformer_engine.sequences import Sequences
+from gonogo.virtual.unsupported import UnsupportedOperator
+
+NAME = "transformer_engine_torch"
+_PARTS = (
+    *(Products, GroupedTensors, Norms, Activations, Rotary, Softmax, Dropout, Attention, Router, Permutation),
+    *(Optimizers, Sequences),
+)
+_QUANTIZING = """
+bgrad_group_quantize compute_amax create_empty_quantized_tensor dequantize fp8_block_scaling_compute_partial_amax
+fp8_block_scaling_partial_cast fp8_transpose fused_amax_and_scale_update_after_reduction group_dequantize group_quantize
+group_requantize_inplace grouped_swizzle_for_gemm multi_tensor_adam_fp8 multi_tensor_compute_scale_and_scale_inv
+multi_tensor_compute_scale_inv_e8m0 multi_tensor_quantize multi_tensor_swizzle_scales_for_gemm_
+multi_tensor_swizzle_scales_for_gemm_unchecked_ mxfp8_scaling_compute_partial_amax mxfp8_scaling_partial_cast
+nvfp4_2d_compute_partial_amax nvfp4_2d_multi_tensor_transpose nvfp4_2d_partial_cast nvfp4_2d_scale_transpose
+nvfp4_compute_global_scale nvfp4_compute_per_block_scale nvfp4_data_transpose nvfp4_expand_scale_to_fp8
+nvfp4_fused_scale nvfp4_group_quantize_with_amax nvfp4_multi_tensor_2d_partial_cast
+nvfp4_multi_tensor_compute_partial_amax nvfp4_multi_tensor_fused_scale nvfp4_quantize_with_amax quantize
+swizzle_scales_for_gemm_ get_device_pointer_for_data_and_scales
+"""
+_OTHERS = """
+bulk_overlap_ag_with_external_gemm convert_host_pointers_to_tensor create_nvshmem_tensor
+cusolvermp_ctx_create cusolvermp_ctx_destroy init_nvshmem_backend newton_schulz nvshmem_finalize
+nvshmem_send_on_current_stream nvshmem_wait_on_current_stream
+fused_moe_aux_loss_fwd_graph_safe fused_topk_with_score_function_qb_fwd
+thd_copy_valid_tokens_from_per_split_to_rank_local thd_cp_rank_order_to_sequence_order
+thd_sequence_order_to_cp_rank_order scaled_clamped_dswiglu scaled_clamped_swiglu scaled_dsituglu scaled_dsrelu
+scaled_dswiglu scaled_situglu scaled_srelu scaled_swiglu
+"""
+_CLASSES = "CommOverlapHelper CommOverlapCore CommOverlapBase CommOverlapP2PBase CommOverlap CommOverlapP2P"
+
+
+class _FP8TensorMeta:
+    """Scales of tensors in FP8."""
+
+    scale: Any = None
+    scale_inv: Any = None
+    amax_history: Any = None
+
+
+def make_module(
+    written: Callable[[torch.Tensor], object], assume: Callable[[Text], object], compute_capability: tuple[int, int]
+) -> ModuleType:
+    """The module, for devices of a compute capability."""
+    module = ModuleType(NAME, __doc__)
+    names: dict[str, Any] = {**ENUMERATIONS, "FP8TensorMeta": _FP8TensorMeta, **_about_the_machine()}
+    names |= {name: _unwritten(name) for name in (*_QUANTIZING.split(), *_OTHERS.split())}
+    names |= {name: type(name, (_Unwritten,), {}) for name in _CLASSES.split()}
+    for part in _PARTS:
+        names |= _functions_of(part(written, assume, compute_capability))
+    for name, value in names.items():
+        setattr(module, name, value)
+    return module
+
+
+def _functions_of(part: CompiledFunctions) -> dict[str, Callable[..., Any]]:
+    found = {name: getattr(part, name) for name in vars(type(part)) if not name.startswith("_") and name != "functions"}
+    return found | (part.functions() if hasattr(part, "functions") else {})
+
+
+def _about_the_machine() -> dict[str, Callable[..., Any]]:
+    return {
+        "device_supports_multicast": lambda device=-1: False,
+        "ubuf_built_with_mpi": lambda: False,
+        "nvte_built_with_cublasmp": lambda: False,
+        "get_stream_priority_range": lambda device=-1: (0, -5),
+    }
+
+
+def _unwritten(name: str) -> Callable[..., Any]:
+    def unwritten(*args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedOperator(f"transformer_engine_torch.{name}", NOT_COVERED)
+
+    unwritten.__name__ = name
+    return unwritten
+
+
+class _Unwritten:
+    """A class whose name is all there is."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise UnsupportedOperator(f"transformer_engine_torch.{type(self).__name__}", NOT_COVERED)
+
+
+__all__: Sequence[str] = ("NAME", "make_module")

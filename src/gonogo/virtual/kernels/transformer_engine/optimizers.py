@@ -1,0 +1,69 @@
+"""CompiledFunctions over lists of tensors: optimizers, norms, scaling (csrc/extensions/multi_tensor/)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gonogo.virtual.kernels.checks import check
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
+
+_BLOCKS = 320
+_READ_FIRST = {
+    **dict.fromkeys(("multi_tensor_adam", "multi_tensor_adam_param_remainder", "multi_tensor_sgd"), 1),
+    **dict.fromkeys(("multi_tensor_adam_capturable", "multi_tensor_adam_capturable_master"), 1),
+    **dict.fromkeys(("multi_tensor_scale", "multi_tensor_scale_tensor"), 1),
+}
+"""How many of the lists, from the first, are read alone: gradients, what is scaled."""
+
+
+class Optimizers(CompiledFunctions):
+    """What they write, and for norms what they allocate."""
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Those that only write into lists."""
+        return {name: self._writing(read) for name, read in _READ_FIRST.items()}
+
+    def _writing(self, read: int) -> Callable[..., Any]:
+        def run(
+            chunk_size: int, flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]], *numbers: Any
+        ) -> None:
+            self._check(flag, tensor_lists)
+            for tensors in tensor_lists[read:]:
+                for tensor in tensors:
+                    self._written(tensor)
+
+        return run
+
+    def multi_tensor_l2norm(
+        self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]],
+        per_tensor: bool | None = None,
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """(norm of all, norm of each)."""
+        self._check(noop_flag, tensor_lists)
+        first = tensor_lists[0]
+        self._new((_BLOCKS,), torch.float32, first[0])
+        norm = self._new((1,), torch.float32, first[0])
+        if not per_tensor:
+            return norm, self._new((0,), torch.float32, first[0])
+        chunks = max(-(-tensor.numel() // chunk_size) for tensor in first)
+        self._new((len(first) * chunks,), torch.float32, first[0])
+        return norm, self._new((len(first),), torch.float32, first[0])
+
+    def multi_tensor_unscale_l2norm(
+        self, chunk_size: int, noop_flag: torch.Tensor, tensor_lists: Sequence[Sequence[torch.Tensor]],
+        inv_scale: torch.Tensor, per_tensor: bool | None = None,
+    ) -> tuple[Any, Any]:  # fmt: skip
+        """As :meth:`multi_tensor_l2norm`, of what unscaling would give."""
+        self._takes(inv_scale)
+        return self.multi_tensor_l2norm(chunk_size, noop_flag, tensor_lists, per_tensor)
+
+    def _check(self, flag: torch.Tensor, lists: Sequence[Sequence[torch.Tensor]]) -> None:
+        self._takes(flag, *(tensor for tensors in lists for tensor in tensors))
+        check(len(lists) > 0 and len(lists[0]) > 0, "tensor_lists[0].size() is not > 0")
+        for tensors in lists:
+            check(len(tensors) == len(lists[0]), "Size mismatch among tensor lists")
+            for tensor, other in zip(tensors, lists[0], strict=True):
+                check(tensor.numel() == other.numel(), "Size mismatch")

@@ -1,0 +1,150 @@
+"""Matrix products (csrc/extensions/gemm.cpp): cuBLASLt with a workspace that Transformer Engine's Python holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gonogo.virtual.kernels.checks import check
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import NOT_COVERED, CompiledFunctions, two_dimensional
+from gonogo.virtual.kernels.transformer_engine.constants import torch_dtype
+from gonogo.virtual.unsupported import UnsupportedOperator
+
+_POINTERS, _ALIGNMENT = 16, 256
+
+
+class Products(CompiledFunctions):
+    """``generic_gemm`` and the grouped products."""
+
+    def generic_gemm(
+        self,
+        A: Any,
+        transA: bool,
+        B: Any,
+        transB: bool,
+        D: Any,
+        quantizer: Any,
+        output_dtype: Any,
+        bias: Any,
+        bias_type: Any,
+        gelu: bool,
+        gelu_in: Any,
+        grad: bool,
+        workspace: torch.Tensor,
+        workspace_size: int,
+        accumulate: bool,
+        use_split_accumulator: bool,
+        comm_overlap: Any = None,
+        comm_type: Any = None,
+        extra_output: Any = None,
+        bulk_overlap: bool = False,
+        alpha: float = 1.0,
+        beta: float | None = None,
+    ) -> list[Any]:
+        """[D, gradient of the bias, input of GELU, extra output]."""
+        check(A is not None, "Tensor A has not been provided")
+        check(B is not None, "Tensor B has not been provided")
+        self._takes(A, B, workspace, quantizer=quantizer)
+        if comm_overlap is not None:
+            raise UnsupportedOperator("generic_gemm with comm_overlap", NOT_COVERED)
+        shape = _output_shape(A.shape, transA, B.shape, transB)
+        check(accumulate or not beta, "Trying to use non-zero beta while not accumulating into D tensor.")
+        dtype = A.dtype if output_dtype is None else torch_dtype(output_dtype)
+        if D is None:
+            D = self._new(shape, dtype, A)
+        else:
+            check(tuple(D.shape) == shape, f"GEMM output has invalid dims (expected {shape}, got {tuple(D.shape)})")
+            self._written(D)
+        gradient = None
+        if bias is not None and grad:
+            gradient = self._new((B.shape[-1],), D.dtype, A)
+        elif bias is not None and not bias.is_contiguous():
+            bias.contiguous()
+        before_gelu = self._new(shape, D.dtype, A) if gelu and not grad else None
+        return [D, gradient, before_gelu, extra_output]
+
+    def te_general_grouped_gemm(
+        self,
+        A: Sequence[Any],
+        transa: bool,
+        B: Sequence[Any],
+        transb: bool,
+        D: list[torch.Tensor] | None,
+        D_type: Any,
+        m_splits: Sequence[int],
+        bias: list[torch.Tensor],
+        bias_type: Any,
+        single_output: bool,
+        pre_gelu_out: list[torch.Tensor],
+        grad: bool,
+        workspace: list[torch.Tensor],
+        workspaceSize: int,
+        accumulate: bool,
+        use_split_accumulator: bool,
+        math_sm_count: int,
+    ) -> list[torch.Tensor]:
+        """A product for each expert, written into D; returns the biases, or their gradients."""
+        self._takes(*A, *B, *workspace)
+        check(not single_output or D is not None, "not implemented, D should be allocated for single output case.")
+        for number, (a, b) in enumerate(zip(A, B, strict=True)):
+            shape = _output_shape(a.shape, transa, b.shape, transb)
+            if D is None:
+                self._new(shape, torch_dtype(D_type), a)
+            elif not single_output:
+                check(tuple(D[number].shape) == shape, f"GEMM output has invalid dims (expected {shape})")
+        for output in (*(D or ()), *(bias if grad else ()), *(() if grad else pre_gelu_out)):
+            if output.numel():
+                self._written(output)
+        return bias
+
+    def get_grouped_gemm_setup_workspace_size(self, num_tensors: int) -> int:
+        """Bytes of eight arrays of pointers and seven of numbers, and an alignment (cublaslt_grouped_gemm.cu)."""
+        pointers = 8 * (-(-num_tensors * 8 // _POINTERS) * _POINTERS)
+        numbers = 7 * num_tensors * 4
+        return -(-(pointers + numbers) // _ALIGNMENT) * _ALIGNMENT + _ALIGNMENT
+
+    def get_num_cublas_streams(self) -> int:
+        """Streams that grouped products are spread over."""
+        return 4
+
+    def get_cublasLt_version(self) -> int:
+        """Of CUDA 13."""
+        return 130200
+
+    def swap_first_dims(self, tensor: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+        """The first two dimensions exchanged, as a copy."""
+        self._takes(tensor)
+        check(tensor.dim() >= 2, "Invalid input for swap_first_dims operation.")
+        first, second, *rest = tensor.shape
+        if out is None:
+            return self._new((second, first, *rest), tensor.dtype, tensor)  # type: ignore[no-any-return]
+        self._written(out)
+        return out
+
+    def bgrad_quantize(self, input: torch.Tensor, quantizer: Any) -> list[torch.Tensor]:
+        """(gradient of the bias, the gradient itself)."""
+        self._takes(input, quantizer=quantizer)
+        gradient = input.contiguous()
+        return [self._new((input.shape[-1],), input.dtype, input), gradient]
+
+    def split_quantize(
+        self, tensor: torch.Tensor, split_sections: Sequence[int], quantizer_list: Sequence[Any], **options: Any
+    ) -> list[torch.Tensor]:
+        """Without quantizers: the parts as they lie."""
+        self._takes(tensor, quantizer=next((one for one in quantizer_list if one is not None), None))
+        return list(torch.split(tensor, list(split_sections)))
+
+
+def _output_shape(a: Sequence[int], transa: bool, b: Sequence[int], transb: bool) -> tuple[int, ...]:
+    """``getGemmOutputShape``: column-major A times B, seen row-major."""
+    a_rows, a_last = two_dimensional(a)
+    b_rows, b_last = two_dimensional(b)
+    check(
+        (a_last if transa else a_rows) == (b_rows if transb else b_last),
+        f"Invalid matrix dimensions for GEMM (A=({a_rows},{a_last}), transa={int(transa)}, "
+        f"B=({b_rows},{b_last}), transb={int(transb)})",
+    )
+    rows = (b_last,) if transb else tuple(b[:-1])
+    return (*rows, a_rows if transa else a_last)

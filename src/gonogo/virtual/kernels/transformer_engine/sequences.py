@@ -1,0 +1,66 @@
+"""Context parallelism over packed sequences (the ``thd_`` functions of csrc/extensions/attention.cpp)."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
+
+
+class Sequences(CompiledFunctions):
+    """Halves of sequences, and partial results put together."""
+
+    def thd_read_half_tensor(self, tensor: torch.Tensor, cu_seqlens: torch.Tensor, half_idx: int) -> Any:
+        """The first or the second half of each sequence."""
+        self._takes(tensor, cu_seqlens)
+        shape = list(tensor.shape)
+        shape[0 if tensor.dim() == 3 else 1] //= 2
+        return self._new(shape, tensor.dtype, tensor)
+
+    def thd_second_half_lse_correction(
+        self, lse: torch.Tensor, lse_per_step: torch.Tensor, cu_seqlens: torch.Tensor, lse_packed: bool
+    ) -> None:
+        """Into ``lse``."""
+        self._takes(lse, lse_per_step, cu_seqlens)
+        self._written(lse)
+
+    def thd_read_second_half_lse(
+        self, lse: torch.Tensor, cu_seqlens: torch.Tensor, lse_packed: bool, second_half_lse_seqlen: int
+    ) -> Any:
+        """The second halves' logarithms of sums."""
+        self._takes(lse, cu_seqlens)
+        return self._new((*lse.shape[: 1 if lse_packed else 2], second_half_lse_seqlen), lse.dtype, lse)
+
+    def thd_out_correction(
+        self, out: torch.Tensor, out_per_step: torch.Tensor, lse: torch.Tensor, lse_per_step: torch.Tensor,
+        cu_seqlens: torch.Tensor, only_second_half: bool, lse_packed: bool,
+    ) -> None:  # fmt: skip
+        """Into ``out``."""
+        self._takes(out, out_per_step, lse, lse_per_step, cu_seqlens)
+        self._written(out)
+
+    def thd_grad_correction(
+        self, grad: torch.Tensor, grad_per_step: torch.Tensor, cu_seqlens: torch.Tensor, first_half: str,
+        second_half: str,
+    ) -> None:  # fmt: skip
+        """Into ``grad``."""
+        self._takes(grad, grad_per_step, cu_seqlens)
+        self._written(grad)
+
+    def thd_get_partitioned_indices(
+        self, cu_seqlens: torch.Tensor, total_tokens: int, world_size: int, rank: int
+    ) -> Any:
+        """Which tokens are this rank's: the chunk at its place from the front, and the one from the back."""
+        self._takes(cu_seqlens)
+        ends = self._known(cu_seqlens)
+        if ends is None:
+            return self._new((total_tokens // world_size,), torch.int32, cu_seqlens)
+        found: list[int] = []
+        for begin, end in itertools.pairwise(ends):
+            chunk = (end - begin) // (2 * world_size)
+            for place in (rank, 2 * world_size - 1 - rank):
+                found += range(begin + place * chunk, begin + (place + 1) * chunk)
+        return torch.tensor(found, dtype=torch.int32, device=cu_seqlens.device)

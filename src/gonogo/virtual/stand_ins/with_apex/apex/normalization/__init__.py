@@ -1,0 +1,1 @@
+"""Of this, the layer norm."""

@@ -1,0 +1,229 @@
+"""What a batch's values decide: whether a program that was given another batch would have read the same.
+
+While a batch is traced, each operator that computes on its values is noted, and each value that something outside
+reads, with what it was. The same is computed of another batch: if all that is read comes out the same, nothing that the
+program does can differ because of the batch. Values lie in real storages, so a variable's name is kept on its storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+
+from gonogo.virtual import private
+from gonogo.virtual.values import real
+
+_NAME = "_gonogo_variable"
+_SMALL, _LARGE = 64 << 10, 8 << 20
+"""Constants up to so many bytes are copied; larger ones that are written to end the trace."""
+
+
+class _Part(NamedTuple):
+    """A tensor that lies in a variable's storage."""
+
+    variable: int
+    dtype: torch.dtype
+    offset: int
+    shape: torch.Size
+    strides: tuple[int, ...]
+
+
+class _Other(Exception):
+    """The other batch's values lead to something else."""
+
+
+class ValueTrace:
+    """What became of a batch's values; ``with trace:`` around what is done with the batch."""
+
+    now: ClassVar[ValueTrace | None] = None
+
+    def __init__(self, batch: Sequence[torch.Tensor]) -> None:
+        """``batch``: the real tensors whose values are traced."""
+        self.ended = not _names_last()
+        """Whether it can't be told any more what hangs on the values."""
+        self._count = 0
+        self._steps: list[Callable[[dict[int, Any]], None]] = []
+        self._inputs = [self._named(tensor) for tensor in batch]
+
+    def __enter__(self) -> ValueTrace:
+        ValueTrace.now = self
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        ValueTrace.now = None
+
+    def holds_for(self, batch: Sequence[torch.Tensor]) -> bool:
+        """Whether all that was read is the same where the batch is this one, of the same shapes. Writes to nothing."""
+        if self.ended:
+            return False
+        values: dict[int, Any] = {}
+        with private.modes_off(), torch.no_grad():
+            for part, tensor in zip(self._inputs, batch, strict=True):
+                copy = real.empty(tensor.untyped_storage().nbytes(), dtype=torch.uint8).untyped_storage()
+                copy.copy_(tensor.untyped_storage())
+                values[part.variable] = copy
+            try:
+                for step in self._steps:
+                    step(values)
+            except Exception:  # other values may be refused by an operator that took the first ones
+                return False
+        return True
+
+    # -- told while the batch is traced --------------------------------------------------------------------------------
+
+    def call(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator on real tensors, and note it where it takes values of the batch."""
+        operands = _tensors((*args, *kwargs.values()))
+        if not any(self._variable(tensor) is not None for tensor in operands):
+            return func(*args, **kwargs)
+        writes = func._schema.is_mutable
+        noted_args, noted_kwargs = self._noted(args, writes), self._noted(kwargs, writes)
+        result = func(*args, **kwargs)
+        outputs = [(self._part(tensor) is None, self._named(tensor)) for tensor in _tensors((result,))]
+
+        def again(values: dict[int, Any]) -> None:
+            made = _tensors((func(*_given(noted_args, values), **_given(noted_kwargs, values)),))
+            for (is_new, part), tensor in zip(outputs, made, strict=True):
+                if tensor.shape != part.shape:
+                    raise _Other
+                if is_new:
+                    if (tensor.stride(), tensor.storage_offset()) != (part.strides, part.offset):
+                        raise _Other
+                    values[part.variable] = tensor.untyped_storage()
+
+        self._steps.append(again)
+        return result
+
+    def copied(self, copy: torch.Tensor, source: torch.Tensor) -> None:
+        """``copy``, which was just made, has the values of ``source``, laid out otherwise."""
+        part = self._part(source)
+        if part is None:
+            return
+        made = self._named(copy)
+        nbytes = copy.untyped_storage().nbytes()
+
+        def again(values: dict[int, Any]) -> None:
+            values[made.variable] = real.empty(nbytes, dtype=torch.uint8).untyped_storage()
+            _laid(made, values).copy_(_laid(part, values))
+
+        self._steps.append(again)
+
+    def tested(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
+        """Something has asked ``test`` of values."""
+        part = self._part(values)
+        if part is None:
+            return
+        answer = test(values)
+
+        def again(known: dict[int, Any]) -> None:
+            if test(_laid(part, known)) != answer:
+                raise _Other
+
+        self._steps.append(again)
+
+    def read(self, values: torch.Tensor) -> None:
+        """Something has read values, and may do anything with them, writing to them included."""
+        part = self._part(values)
+        if part is None:
+            return
+        if values.numel() * values.element_size() > _LARGE:
+            self.ended = True
+            return
+        before = values.clone()
+
+        def again(known: dict[int, Any]) -> None:
+            if not torch.equal(_laid(part, known), before):
+                raise _Other
+
+        self._steps.append(again)
+
+    # -- variables -----------------------------------------------------------------------------------------------------
+
+    def _variable(self, tensor: torch.Tensor) -> int | None:
+        trace, number = getattr(tensor.untyped_storage(), _NAME, (None, 0))
+        return number if trace is self else None
+
+    def _part(self, tensor: torch.Tensor) -> _Part | None:
+        variable = self._variable(tensor)
+        return None if variable is None else _part_of(variable, tensor)
+
+    def _named(self, tensor: torch.Tensor) -> _Part:
+        """The tensor as a part of its variable, which its storage becomes where it is none."""
+        variable = self._variable(tensor)
+        if variable is None:
+            variable = self._count
+            self._count += 1
+            setattr(tensor.untyped_storage(), _NAME, (self, variable))
+        return _part_of(variable, tensor)
+
+    def _noted(self, value: Any, writes: bool) -> Any:
+        """Arguments with parts in the place of tensors: of what is known of itself, a copy."""
+        if isinstance(value, torch.Tensor):
+            part = self._part(value)
+            if part is not None:
+                return part
+            return self._written(value) if writes else _constant(value)
+        if isinstance(value, dict):
+            return {name: self._noted(item, writes) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(self._noted(item, writes) for item in value)
+        return value
+
+    def _written(self, tensor: torch.Tensor) -> _Part:
+        """A tensor that may come to have values of the batch: a variable that begins as what it is now."""
+        storage = tensor.untyped_storage()
+        part = self._named(tensor)
+        if storage.nbytes() > _LARGE:
+            self.ended = True
+            return part
+        before = storage.clone()  # type: ignore[no-untyped-call]
+
+        def again(values: dict[int, Any]) -> None:
+            values[part.variable] = before.clone()
+
+        self._steps.append(again)
+        return part
+
+
+def _part_of(variable: int, tensor: torch.Tensor) -> _Part:
+    return _Part(variable, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride())
+
+
+def _laid(part: _Part, values: dict[int, Any]) -> torch.Tensor:
+    empty: torch.Tensor = real.empty(0, dtype=part.dtype)
+    return empty.set_(values[part.variable], part.offset, part.shape, part.strides)
+
+
+def _given(value: Any, values: dict[int, Any]) -> Any:
+    if type(value) is _Part:
+        return _laid(value, values)
+    if isinstance(value, dict):
+        return {name: _given(item, values) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_given(item, values) for item in value)
+    return value
+
+
+def _constant(tensor: torch.Tensor) -> torch.Tensor:
+    """What something untraced is now: it may be written to later."""
+    return tensor.clone() if tensor.untyped_storage().nbytes() <= _SMALL else tensor
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return []
+    return [tensor for item in value for tensor in _tensors(item)]
+
+
+def _names_last() -> bool:
+    """Whether a storage keeps what Python notes on it: in older releases of torch each look at it is another object."""
+    with private.modes_off():
+        tensor = real.empty(1)
+        setattr(tensor.untyped_storage(), _NAME, True)
+        return getattr(real.empty(0).set_(tensor.untyped_storage()).untyped_storage(), _NAME, False) is True

@@ -1,0 +1,82 @@
+"""Sets of packages that can't be had as they are asked for: what is let go of then, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gonogo.finding import Text
+from gonogo.prepare.packages import resolving, torch_family
+from gonogo.prepare.packages.resolving import LOCK, Resolving
+from gonogo.prepare.packages.torch_family import install_for_torch
+from gonogo.prepare.packages.uv import UvFailed
+
+NOTHING = Text("packages", "软件包")
+OF_ALL = """\
+  × No solution found when resolving dependencies:
+  ╰─▶ Because all of:
+          matplotlib==3.1.3 depends on numpy>=1.11
+          numpy<1.20 depends on a Python of its time
+      we can conclude that your requirements are unsatisfiable.
+"""
+
+
+def asked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, refuses: Callable[[str, bool], bool]
+) -> list[tuple[str, bool]]:
+    """What uv was asked in turn: the requirements, and whether of a day; ``refuses`` says which it finds no set for."""
+    turns: list[tuple[str, bool]] = []
+
+    def run_uv(words: list[str], **_: object) -> str:
+        lines = " ".join((folder / "requirements.in").read_text().split())
+        turns.append((lines, "--exclude-newer" in words))
+        if refuses(*turns[-1]):
+            raise UvFailed(OF_ALL)
+        (folder / LOCK).write_text("")
+        return ""
+
+    monkeypatch.setattr(resolving, "run_uv", run_uv)
+    Resolving(
+        ["matplotlib==3.1.3", "librosa==0.7.2"], ["librosa==0.7.2", "matplotlib==3.1.3"], {}, [], "2020-12-02", folder,
+        NOTHING, print, unconfined=True,
+    ).resolve()  # fmt: skip
+    return turns
+
+
+def test_where_nothing_of_the_day_goes_with_this_python_later_releases_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = "matplotlib==3.1.3 librosa==0.7.2"
+    assert asked(tmp_path, monkeypatch, lambda _, of_day: of_day) == [(pinned, True), (pinned, False)]
+
+
+def test_then_a_pinned_release_is_let_go_that_uv_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = asked(tmp_path, monkeypatch, lambda lines, _: "matplotlib==" in lines)
+    assert turns[-1] == ("matplotlib librosa==0.7.2", False)
+
+
+def test_what_can_not_be_had_at_all_is_said_with_what_uv_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UvFailed) as ended:
+        asked(tmp_path, monkeypatch, lambda *_: True)
+    assert ended.value.reason.startswith("Because all of: matplotlib==3.1.3 depends on numpy>=1.11 numpy<1.20")
+
+
+@pytest.mark.parametrize(("there", "taken"), [("80.9", "80.9"), ("84.2", "84.2")])
+def test_what_a_torch_of_today_requires_keeps_pkg_resources_where_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str, taken: str
+) -> None:
+    installed = []
+
+    def run_uv(words: list[str], **_: object) -> str:
+        below_81 = "setuptools<81" in words
+        if "--exclude-newer" in words or (below_81 and there != "80.9"):  # of that day it has none so new
+            raise UvFailed("error: no solution found")
+        installed.append("80.9" if below_81 else "84.2" if "setuptools>=77.0.3" in words else "filelock")
+        return ""
+
+    monkeypatch.setattr(torch_family, "run_uv", run_uv)
+    required = ["setuptools>=77.0.3", "filelock"]
+    install_for_torch([], required, ["--exclude-newer", "2023-12-14"], tmp_path, NOTHING, print)
+    assert installed == [taken, "filelock"]
