@@ -48,7 +48,7 @@ class Project:
         path.chmod(mode)
 
     def run(
-        self, *words: str, surroundings: Surroundings = H100, timeout: float = 20.0, **environment: str
+        self, *words: str, surroundings: Surroundings = H100, timeout: float = 60.0, **environment: str
     ) -> ScriptRun:
         before = snapshot(self.folder)
         try:
