@@ -14,6 +14,7 @@ import pytest
 
 from gonogo.confinement.confinement import Confinement, means_here
 from gonogo.finding.errors import UserError
+from gonogo.rehearse import resolve
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.shell import unreached
 from gonogo.rehearse.shell.run_script import ScriptRun, run_script
@@ -47,7 +48,7 @@ class Project:
         path.chmod(mode)
 
     def run(
-        self, *words: str, surroundings: Surroundings = H100, timeout: float = 20.0, **environment: str
+        self, *words: str, surroundings: Surroundings = H100, timeout: float = 60.0, **environment: str
     ) -> ScriptRun:
         before = snapshot(self.folder)
         try:
@@ -259,6 +260,16 @@ def test_names_that_are_not_utf_8(project: Project) -> None:
     (project.folder / "launch.sh").write_bytes("torchrun train.py --data 数据/配置.json\n".encode("gbk"))
     (call,) = project.run("bash", "launch.sh").calls
     assert os.fsencode(call.words[-1]) == "数据/配置.json".encode("gbk")
+
+
+def test_a_launch_that_is_no_utf_8_is_one_line() -> None:
+    for words, variables, cwd in (
+        (["torchrun", os.fsdecode(b"\xc5\xe4.py")], {}, "/"),
+        (["torchrun", "t.py"], {"MODEL": os.fsdecode(b"\xc5\xe4")}, "/"),
+        (["torchrun", "t.py"], {}, os.fsdecode(b"/\xc5\xe4")),
+    ):
+        with pytest.raises(UserError, match=r"not UTF-8: .*\\xc5\\xe4"):
+            resolve._check_encoding(words, variables, cwd)
 
 
 def test_what_a_daemon_starts_is_taken_down(project: Project) -> None:

@@ -99,6 +99,7 @@ def resolve(command: Sequence[str], situation: Situation) -> Resolved:
     words = list(plain.words)
     if not words:
         raise _not_accepted(command)
+    _check_encoding(words, environment, cwd)
     if launcher_of(words) is not None:
         return Resolved(_resolve_launch(words, situation))
     if is_python(plain.name):
@@ -328,6 +329,33 @@ def _script(words: list[str], situation: Situation) -> Resolved:
         unset = unset_variables(words, situation.cwd, situation.environment)
         raise UserError(_NOT_SET.format(why=text, names=", ".join(unset[:6])) if unset else text) from None
     return Resolved(resolved.launch, tuple(skipped_commands(run, chosen, words, situation.environment)), (run.tree,))
+
+
+def _check_encoding(words: Sequence[str], environment: Mapping[str, str], cwd: str) -> None:
+    """Raise UserError for what is no UTF-8: a rehearsal hands commands on as JSON, which has no room for it."""
+    for text, where in (
+        *((word, Text("its command", "命令")) for word in words),
+        (cwd, Text("its folder's name", "所在目录的名字")),
+        *((f"{name}={value}", Text(f"the variable {name}", f"变量 {name}")) for name, value in environment.items()),
+    ):
+        if not _is_utf_8(text):
+            shown = os.fsencode(text)[:80].decode("utf-8", "backslashreplace")
+            raise UserError(_NO_UTF_8.format(where=where, text=shown))
+
+
+def _is_utf_8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_NO_UTF_8 = Text(
+    "the launch can't be rehearsed, since {where} has bytes that are not UTF-8: {text}. Rename the files (convmv), and "
+    "save the script as UTF-8",
+    "无法排练这次启动，因为{where}含有不是 UTF-8 的字节：{text}。请重命名文件（convmv），并把脚本保存为 UTF-8",
+)
 
 
 def _trains(words: Sequence[str]) -> bool:
