@@ -5,7 +5,7 @@ from __future__ import annotations
 import gettext
 from pathlib import Path
 
-from gonogo.virtual.sandbox import failed_lookups
+from gonogo.virtual.lookups import failed_lookups
 
 
 def test_a_translation_of_argparses_words_is_not_asked_for(tmp_path: Path) -> None:
