@@ -22,7 +22,6 @@ _JOINED = re.compile(r"\.{0,2}/[^:,]*(?:[:,]\.{0,2}/[^:,]*)+")
 """Paths in one word, as ``PATH`` has them."""
 _HUB = re.compile(r"^[A-Za-z0-9][\w.-]*/[\w.-]+$")
 _FILE = re.compile(r"\.(?:json|jsonl|csv|tsv|txt|parquet|arrow|tar|pt|bin|yaml|yml|py)$")
-_NO_NAMES = frozenset({"none", "null", "true", "false", "auto", "default"})
 _MODELS_BY_NAME = ("model", "ref_model", "teacher_model", "reward_model", "reward_funcs")
 TOKENIZER_ALONE = "tokenizer"
 """The option of a folder that a tokenizer is read from, and nothing else by that call."""

@@ -50,10 +50,6 @@ _OFFERED = Text(
     "packages: the installed ones, though the project asks for others ({files}): --yes makes that environment, once",
     "软件包：使用已安装的，而项目要求的不同（{files}）：加上 --yes 即可创建该环境（只需一次）",
 )
-_NOT_WANTED = Text(
-    "packages: the installed ones, though the project asks for others ({files})",
-    "软件包：使用已安装的，而项目要求的不同（{files}）",
-)
 _EVERYTHING = Text("everything", "全部")
 _NOT_INSTALLED = Text(
     "{names}: not installed here, and the program imports it at its start; nothing was run: {option} takes it from the "
