@@ -60,7 +60,7 @@ print(min(times), len(page.encode()))
 def spent(words: list[str], folder: Path, variables: dict[str, str]) -> float:
     """CPU seconds of a rehearsal, with all that it starts."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    machine = ["--gpus", "8xH100-80G", "--host-memory", "2T", "--no-cache"]
+    machine = ["--gpus", "8xH100-80G", "--host-memory", "2T"]
     command = [sys.executable, "-m", "gonogo", "rehearse", *machine, *words, "--", "bash", _launch(folder)]
     subprocess.run(command, cwd=folder, env={**os.environ, **variables}, stdout=subprocess.DEVNULL, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -306,6 +306,15 @@ def _token_rows(path: Path) -> None:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
 
 
+def _reasoning(path: Path) -> None:
+    """Questions with the steps that lead to their answers."""
+    rows = [
+        {"question": text[:80], "answer": "seven", "steps": [text[:40]] * (1 + at % 4)}
+        for at, text in enumerate(_sentences(1000))
+    ]
+    _json(path, rows)
+
+
 MAKERS: dict[str, Callable[[Path], None]] = {
     "alpaca": _alpaca,
     "alpaca-lines": _alpaca_lines,
@@ -323,4 +332,5 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "multiple-choice": _multiple_choice,
     "tokens": _tokens,
     "token-rows": _token_rows,
+    "reasoning": _reasoning,
 }

@@ -73,7 +73,7 @@ def one(launch: dict[str, Any], mirrors: Path | None, home: Path, cleaning: bool
         (place / "clean_and_launch.sh").write_text(_CLEANING.format(command=launch["command"]))
         command = ["bash", "clean_and_launch.sh"]
     before, status = state_of(home), git_status(folder)
-    words = [sys.executable, "-m", "gonogo", "rehearse", "--no-cache", "--format", "json", "--gpus", launch["gpus"]]
+    words = [sys.executable, "-m", "gonogo", "rehearse", "--format", "json", "--gpus", launch["gpus"]]
     words += ["--steps", "1", "--environment", "none", "--", *command]
     environment = {**os.environ, "HOME": str(home), "GIT_OPTIONAL_LOCKS": "0", **launch.get("variables", {})}
     done = subprocess.run(words, cwd=place, capture_output=True, text=True, env=environment, check=False)

@@ -13,9 +13,8 @@ import msgspec
 import pytest
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Span, Text, Verdict
-from gonogo.finding.comparison import curve_of
 from gonogo.finding.errors import UserError
-from gonogo.finding.rehearsal import Assumption
+from gonogo.finding.rehearsal import Assumption, curve_of
 from gonogo.rehearse.baseline import compare_files, compare_with_baseline, read_earlier
 from gonogo.report import FORMATS, render
 from gonogo.report.html.curves import curve_data
@@ -192,3 +191,16 @@ def test_the_command_exits_with_what_it_says(tmp_path: Path) -> None:
         assert done.returncode == status
         assert done.stdout.split()[0] == {1: "REGRESSED", 0: "SAME" if words[0] == words[1] else "BETTER"}[status]
         assert " torch" not in done.stderr, "it starts fast"
+
+
+def test_pages_are_compared_as_their_json_is(tmp_path: Path) -> None:
+    for name, report in (("a", rehearsed()), ("b", rehearsed(1.4))):
+        for format_name in ("json", "html"):
+            (tmp_path / f"{name}.{format_name}").write_text(render(report, format_name, "en"))
+    found = [
+        compare_files(tmp_path / f"a.{ending}", tmp_path / f"b.{ending}", 2.0).comparison for ending in ("json", "html")
+    ]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[1].changes == found[0].changes
+    assert found[1].curves == found[0].curves

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from test_log_answer import WATCHDOG, clues, frames, report_on, sentence
 
+from gonogo.diagnose.pack.privacy import Privacy
+
 PLANNER = "/v/site-packages/torch/distributed/checkpoint/default_planner.py"
 MEGATRON = "/opt/megatron-lm/megatron/core/datasets/gpt_dataset.py"
 
@@ -194,3 +196,24 @@ def test_the_package_that_requires_is_named(tmp_path: Path) -> None:
         "traceback):\nThe 'transformers<=4.48.3,>=4.41.2' distribution was not found and is required by llamafactory\n"
     )
     assert "llamafactory requires transformers<=4.48.3,>=4.41.2" in sentence(report_on(tmp_path, log))
+
+
+def test_a_setting_that_an_argument_is_named_after(tmp_path: Path) -> None:
+    error = "TypeError: GatedDeltaNet.__init__() got an unexpected keyword argument 'cp_comm_type'\n"
+    log = frames("/v/site-packages/megatron/core/transformer/spec_utils.py", "return module(") + error
+    told = clues(report_on(tmp_path, log, "megatron sft --context_parallel_size 2 --max_epochs 3\n"))
+    assert "context_parallel_size is 2" in told
+    assert "max_epochs" not in told
+
+
+@pytest.mark.parametrize(
+    ("path", "kept"),
+    [
+        ("/opt/Megatron-Bridge/src/megatron/bridge/peft/lora_layers.py", "/megatron/bridge/peft/lora_layers.py"),
+        ("/opt/ms-swift/swift/megatron/trainers/base.py", "/swift/megatron/trainers/base.py"),
+        ("/home/alice/verl/verl/trainer/ppo/ray_trainer.py", "/verl/trainer/ppo/ray_trainer.py"),
+        ("/home/alice/project/train.py", "/train.py"),
+    ],
+)
+def test_a_path_begins_where_the_package_does(path: str, kept: str) -> None:
+    assert Privacy([]).path(path) == f"<dir1>{kept}"

@@ -95,7 +95,7 @@ def environment_of(row: dict[str, Any], cache: Path) -> dict[str, str]:
 
 def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
     """Rehearse one; what the fullest of its ranks takes, or why that isn't known."""
-    words = ["--gpus", row["gpus"], "--ranks", row.get("ranks", "0"), "--format", "json", "--no-cache"]
+    words = ["--gpus", row["gpus"], "--ranks", row.get("ranks", "0"), "--format", "json"]
     for package in row.get("with", []):
         words += ["--with", package]
     if "as_of" in row:

@@ -47,7 +47,7 @@ class Case:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         launch = ["--", "torchrun", "--nproc_per_node", "2", "train.py"]
-        return ["--gpus", "2xA100-80G", "--no-cache", *self.options, *launch]
+        return ["--gpus", "2xA100-80G", *self.options, *launch]
 
 
 _ZERO3 = """

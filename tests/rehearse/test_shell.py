@@ -255,6 +255,12 @@ def test_what_was_left_out_for_want_of_a_network_is_named(project: Project) -> N
     assert [call.words for call in run.calls] == [["torchrun", "train.py"]]
 
 
+def test_names_that_are_not_utf_8(project: Project) -> None:
+    (project.folder / "launch.sh").write_bytes("torchrun train.py --data 数据/配置.json\n".encode("gbk"))
+    (call,) = project.run("bash", "launch.sh").calls
+    assert os.fsencode(call.words[-1]) == "数据/配置.json".encode("gbk")
+
+
 def test_what_a_daemon_starts_is_taken_down(project: Project) -> None:
     if shutil.which("tmux") is None or means_here().means != "namespaces":
         pytest.skip("tmux is not here, or this kernel allows no user namespaces")

@@ -223,7 +223,7 @@ def rehearse(folder: Path, lines: str, *options: str, **variables: str) -> tuple
     """Exit status, stdout and stderr of a rehearsal of a program with these lines."""
     (folder / "train.py").write_text(PROGRAM.format(lines=lines))
     (folder / "library.py").write_text('import os\nNAME = "_".join(["MY", "DATA"])\nfound = os.environ.get(NAME)\n')
-    command = ["rehearse", "--gpus", "1xH100-80G", "--no-cache", *options, "--", "python", "train.py"]
+    command = ["rehearse", "--gpus", "1xH100-80G", *options, "--", "python", "train.py"]
     ended = subprocess.run(
         [sys.executable, "-m", "gonogo", *command],
         cwd=folder, env={**os.environ, **variables}, capture_output=True, text=True, timeout=600, check=False,
@@ -291,7 +291,7 @@ def test_a_script_gets_the_same(tmp_path: Path) -> None:
     )
     (tmp_path / "train.py").write_text(PROGRAM.format(lines=""))
     ended = subprocess.run(
-        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "1xH100-80G", "--no-cache", "--", "bash", "run.sh"],
+        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "1xH100-80G", "--", "bash", "run.sh"],
         cwd=tmp_path, env={**os.environ, "MY_DATA": "/data", "HF_TOKEN": HF, "SSH_AUTH_SOCK": "/tmp/a"},
         capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
@@ -328,7 +328,7 @@ def test_an_interpreter_that_the_command_names_gets_no_secret_either(tmp_path: P
     python.chmod(0o755)
     (tmp_path / "train.py").write_text(PROGRAM.format(lines=""))
     ended = subprocess.run(
-        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "1xH100-80G", "--no-cache", "--format", "json", "--",
+        [sys.executable, "-m", "gonogo", "rehearse", "--gpus", "1xH100-80G", "--format", "json", "--",
          "env/bin/python", "train.py"],
         cwd=tmp_path, env={**os.environ, "HF_TOKEN": HF, "COMPANY_SECRET": "tr0ub4dor&3"},
         capture_output=True, text=True, timeout=600, check=False,

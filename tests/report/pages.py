@@ -15,6 +15,8 @@ from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text
 from gonogo.finding.rehearsal import MemoryTimeline, ModuleMemory
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
+from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
+from gonogo.report import render
 from gonogo.virtual.memory.timeline import Moment, Timeline
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e"
@@ -68,6 +70,12 @@ def rehearsed_report(activations: float = 1.0, outcome: str = "completed", **mor
     rehearsal = msgspec.structs.replace(report.rehearsal, ranks=ranks, **more.pop("rehearsal", {}))
     verdict = more.pop("verdict", Verdict.GO)
     return msgspec.structs.replace(report, verdict=verdict, rehearsal=rehearsal, findings=(), **more)
+
+
+def compared_report(folder: Path) -> Report:
+    """A rehearsal whose activations have grown since the one that it is held against: on its page is all there is."""
+    (folder / "before.json").write_text(render(rehearsed_report(), "json", "en"), encoding="utf-8")
+    return compare_with_baseline(rehearsed_report(1.5), read_earlier(folder / "before.json"), 2.0)
 
 
 def roomy_report() -> Report:

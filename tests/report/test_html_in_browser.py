@@ -11,7 +11,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from pages import charted_report, died_report, guarded_report, hostile_report, parted_report, roomy_report
+from pages import (
+    charted_report,
+    compared_report,
+    died_report,
+    guarded_report,
+    hostile_report,
+    parted_report,
+    roomy_report,
+)
 from whole_runs import CALLS, RUNS
 
 from gonogo.finding import Text
@@ -61,12 +69,13 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
     page.close()
 
 
-@pytest.mark.parametrize("name", [*RUNS, "parted", "died", "guarded", "roomy"])
+@pytest.mark.parametrize("name", [*RUNS, "parted", "died", "guarded", "roomy", "compared"])
 def test_every_report_opens_and_is_accessible(name: str, opened: Any, tmp_path: Path) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     (tmp_path / "logs").mkdir()
     own = {"parted": parted_report, "guarded": guarded_report, "roomy": roomy_report}
+    own["compared"] = lambda: compared_report(tmp_path)
     made = {**RUNS, **own, "died": lambda: died_report(tmp_path / "logs")}[name]()
     address = "https://github.com/someone/a-project-with-a-name/blob/main/python/package/model/model_preset.py"
     made = msgspec.structs.replace(made, notes=(*made.notes, Text(address, address)))
@@ -125,7 +134,7 @@ def test_charts_follow_pointer_keyboard_and_choice(opened: Any) -> None:
     assert page.evaluate(f"({scale}).max - ({scale}).min") == pytest.approx(whole / 2, rel=0.01)
 
     page.locator(".chooser:visible select").select_option("1")
-    assert page.locator(".over-time:visible canvas").count() == 1
+    assert page.locator(".over-time:visible .u-wrap canvas").count() == 1
     canvas = "document.querySelector('.tongue:not([hidden]) canvas')"
     pixels = f"[...{canvas}.getContext('2d').getImageData(300, 100, 400, 400).data]"
     assert len(set(page.evaluate(pixels))) > 10, "something is drawn"
@@ -147,6 +156,49 @@ def test_on_paper_the_verdict_has_its_colour_and_the_chart_dark_ink(colours: str
     page.pdf(path=tmp_path / "report.pdf")
     assert page.title() == "#1f2328"
     assert page.locator(".hint:visible").count() == 0
+
+
+def test_two_rehearsals_are_compared_moment_by_moment(opened: Any, tmp_path: Path) -> None:
+    page = opened(compared_report(tmp_path))
+    assert page.locator("h1:visible .verdict").inner_text() == "REGRESSED"
+    compared = page.locator('.over-time[data-kind="compared"]:visible')
+    held = page.locator('.over-time[data-kind="held"]:visible')
+    assert (compared.count(), held.count()) == (1, 1)
+    said = page.locator(".at:visible").first
+    # The peak of 61 GiB has 41 GiB of activations, of which there are half as many again.
+    assert said.inner_text() == "peak optimizer step (step 1): before 61.0 GiB, after 81.5 GiB, activations +20.5 GiB"
+    compared.focus()
+    page.keyboard.press("ArrowRight")
+    assert said.inner_text().startswith("load: before 21.0 GiB, after 21.5 GiB")
+    box = compared.locator(".u-over").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 60)
+    page.wait_for_timeout(100)
+    assert re.match(r"forward \(step 0\): before [\d.]+ GiB, after [\d.]+ GiB, activations \+", said.inner_text())
+    page.locator("[data-language=zh]").click()
+    assert "两次排练" in page.locator("main").inner_text()
+    page.locator(".chooser:visible select").first.select_option(label="rank 1, cpu")
+    page.locator("[data-language=en]").click()
+    chosen = [select.evaluate("one => one.selectedOptions[0].text") for select in page.locator("select:visible").all()]
+    assert chosen == ["rank 1, cpu", "rank 0, cuda:0"], "each chart keeps its own choice"
+
+
+def test_a_finding_leads_to_its_moment_and_lanes_follow_the_pointer(opened: Any) -> None:
+    page = opened(charted_report())
+    said = page.locator(".at:visible")
+    page.locator(".chooser:visible select").select_option(label="rank 1, cpu")
+    page.locator(".moment:visible").click()
+    page.wait_for_timeout(300)
+    assert page.locator(".chooser:visible select").input_value() == "0"
+    assert re.search(r": save, caused by activations", said.inner_text()), "where it ended"
+    lanes = page.locator(".module-lanes:visible")
+    box = lanes.bounding_box()
+    assert box["height"] == 36, "layers and what is in them: what all have in common has no lane"
+    canvas = "document.querySelector('.tongue:not([hidden]) .module-lanes canvas')"
+    pixels = f"[...{canvas}.getContext('2d').getImageData(0, 0, 400, 30).data]"
+    assert len(set(page.evaluate(pixels))) > 10, "something is drawn"
+    page.mouse.move(box["x"] + box["width"] * 0.35, box["y"] + 8)
+    page.wait_for_timeout(100)
+    assert "forward (step 0)" in said.inner_text()
 
 
 def test_modules_open_and_close_and_tables_sort(opened: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from virtual.forked import rehearse_all
 from virtual.strategies import TRAINER
@@ -98,6 +100,18 @@ def test_what_zero_3_prefetches_is_that_of_the_module_that_will_use_it(records: 
     assert device.peak_phase == "backward"
     for name in ("lm_head", "model.embed_tokens"):
         assert held(device, name, "parameters") == whole + whole // WORLD, name
+
+
+def test_weights_of_an_engine_that_could_not_be_made_are_parameters(tmp_path: Path) -> None:
+    """They came to the device while the engine was made: what dies there has parameters, and no optimizer's states."""
+    broken = '{"type": "Adam", "params": {"nonsense": 1}}'
+    program = f'{TRAINER}\ntrain(model(), {{**zero(1), "optimizer": {broken}}})'
+    record = rehearse_all(tmp_path, {"broken": program}, world=WORLD)["broken"]
+    (device,) = record.devices
+    assert (record.outcome, device.peak_phase) == ("raised", "init")
+    assert held(device, "lm_head", "parameters") == 2 * LM_HEAD
+    assert device.by_category["optimizer"] < 1024
+    assert held(device, "", "parameters") == 0
 
 
 @pytest.mark.parametrize("name", ["zero-2 offload", "zero-3 offload"])

@@ -17,7 +17,8 @@ from gonogo.confinement.world import World
 IN_A_WORKER = """
 import sys
 sys.path.insert(0, {src!r})
-from gonogo.virtual.sandbox import moving, probe_reporting
+from gonogo.virtual.lookups import probe_reporting
+from gonogo.virtual.sandbox import moving
 undo = [moving.install(), probe_reporting.install()]
 """
 """What a worker puts in place of the functions that work with files."""

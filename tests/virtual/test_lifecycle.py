@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,35 @@ def test_an_optimizer_that_is_made_is_seen(tmp_path: Path) -> None:
         assert not session.life.has_optimizer
         torch.optim.Adam(model.parameters())
         assert session.life.has_optimizer
+
+
+def _through_a_generator(ended: StopIteration) -> BaseException:
+    """What ends a program that asks for its next batch by name, of a generator that goes through the loader."""
+
+    class Loader:
+        def __iter__(self) -> Loader:
+            return self
+
+        def __next__(self) -> None:
+            raise ended
+
+    def batches() -> Iterator[None]:
+        yield from Loader()
+
+    try:
+        next(batches())
+    except StopIteration as error:
+        return error
+    raise AssertionError
+
+
+@pytest.mark.parametrize(("steps", "ended", "is_of_it"), [(2, True, True), (1, True, False), (2, False, False)])
+def test_the_end_of_data_that_a_generator_hands_on_is_the_rehearsals(steps: int, ended: bool, is_of_it: bool) -> None:
+    life, _ = life_on_host()
+    for _ in range(steps):
+        life.step_done("the optimizer")
+    end = StopIteration()
+    life.end = end if ended else None
+    error = _through_a_generator(end)
+    assert error is not end
+    assert life.is_of_no_data(error) == is_of_it

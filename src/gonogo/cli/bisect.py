@@ -20,7 +20,6 @@ from gonogo.cli.options import (
     HostMemory,
     InEnvironment,
     Lang,
-    NoCache,
     Nodes,
     Open,
     Output,
@@ -68,7 +67,6 @@ def bisect(
         Path | None, typer.Option(metavar="DIR", help="Keep the raw records in DIR, one folder per release.")
     ] = None,
     upstream: Upstream = False,
-    no_cache: NoCache = False,
     unconfined: Unconfined = False,
     format_: Format = "text",
     output: Output = None,
@@ -124,7 +122,6 @@ def bisect(
             with_packages=tuple(with_ or ()),
             as_of=as_of,
             keep=keep,
-            use_cache=not no_cache,
             yes=yes,
             unconfined=unconfined,
             env=tuple(env or ()),

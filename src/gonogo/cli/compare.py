@@ -14,8 +14,10 @@ from gonogo.finding.language import chosen_language
 
 
 def compare(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="The earlier report of gonogo rehearse (JSON).")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The later report (JSON).")],
+    before: Annotated[
+        Path, typer.Argument(metavar="BEFORE", help="The earlier report of gonogo rehearse (JSON or HTML).")
+    ],
+    after: Annotated[Path, typer.Argument(metavar="AFTER", help="The later report (JSON or HTML).")],
     peak_growth: Annotated[
         float, typer.Option(min=0.0, metavar="PERCENT", help="How much a memory peak may grow, in percent.")
     ] = 2.0,

@@ -43,9 +43,6 @@ Ranks = Annotated[
     ),
 ]
 Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")]
-NoCache = Annotated[
-    bool, typer.Option("--no-cache", help="Rehearse again even if nothing has changed since the last time.")
-]
 Every = Annotated[
     bool,
     typer.Option(

@@ -29,11 +29,10 @@ _MIN_SPACE = 256 << 20
 class Confinement:
     """The worlds of one rehearsal.
 
-    ``scratch`` is its folder, of which programs see ``shared`` and ``readable`` only. ``on_call`` is handed the
-    system calls of programs that are traced.
+    ``scratch`` is its folder, of which programs see ``shared`` and ``readable`` only.
     """
 
-    def __init__(self, scratch: Path, *, unconfined: bool = False, on_call: OnCall | None = None) -> None:
+    def __init__(self, scratch: Path, *, unconfined: bool = False) -> None:
         self.scratch = scratch.resolve()
         self.shared = self.scratch / "shared"
         """Programs see and write this folder as it is; gonogo reads what it finds here as a stranger's."""
@@ -47,7 +46,6 @@ class Confinement:
         """Why a better means could not be had: what the kernel refused, as it said."""
         self._door: tuple[str, ...] | None = None
         """Through what the user namespaces of its worlds are made, empty for directly; None before the first one."""
-        self._on_call = on_call
         self._ancestors: dict[Path, set[Path]] = {}
         """With which trees the worlds of other trees began, and those with which."""
         self._layers: Path | None = None
@@ -60,14 +58,13 @@ class Confinement:
         """A new world, ended with the block.
 
         It begins with the files of ``prepared``, and with what the ``below`` hold: trees of earlier worlds. ``on_call``
-        is handed calls too, and after the confinement's own.
+        is handed the system calls of programs that are traced.
 
         Raises UserError where this machine has no means to confine a program.
         """
         refused: list[str] = []
-        looks = [look for look in (self._on_call, on_call) if look is not None]
         with contextlib.ExitStack() as stack:
-            listening = stack.enter_context(SyscallListener(looks)) if looks else None
+            listening = stack.enter_context(SyscallListener(on_call)) if on_call is not None else None
             world = stack.enter_context(self.worlds_of(below, prepared, listening, refused))
             yield world
 

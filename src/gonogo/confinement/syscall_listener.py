@@ -32,8 +32,6 @@ class SystemCall:
     name: str | None
     """None for a number that is in no table."""
     arguments: Sequence[int]
-    traced: str
-    """As which of :data:`~gonogo.confinement.world.TracedCalls` its program was started."""
     memory: ProcessMemory
     still_waits: Callable[[], bool]
     """Whether the process is there, and waits in this call."""
@@ -45,12 +43,12 @@ OnCall = Callable[[SystemCall], None]
 class SyscallListener:
     """Hands each call to ``on_call``, one at a time, from a thread. Use as a context manager."""
 
-    def __init__(self, on_call: Sequence[OnCall]) -> None:
+    def __init__(self, on_call: OnCall) -> None:
         self.failures: list[str] = []
         """What went wrong while a call was looked at: it went on all the same."""
-        self._on_call = tuple(on_call)
+        self._on_call = on_call
         self._memory = ProcessMemory()
-        self._new: list[tuple[int, str]] = []
+        self._new: list[int] = []
         self._wakes, self._wake = os.pipe()
         self._ending = False
         self._thread = threading.Thread(target=self._listen, daemon=True, name="gonogo-listening")
@@ -66,35 +64,35 @@ class SyscallListener:
         for descriptor in (self._wakes, self._wake):
             os.close(descriptor)
 
-    def add(self, listener: int, traced: str) -> None:
+    def add(self, listener: int) -> None:
         """Listen at a descriptor of seccomp's, which is closed once all of its processes have ended."""
         with contextlib.suppress(OSError):  # kernels before 6.6 don't know it
             fcntl.ioctl(listener, _SET_FLAGS, _SAME_PROCESSOR)
-        self._new.append((listener, traced))
+        self._new.append(listener)
         os.write(self._wake, b"\0")
 
     def _listen(self) -> None:
         poll = select.poll()
         poll.register(self._wakes, select.POLLIN)
-        listeners: dict[int, str] = {}
+        listeners: set[int] = set()
         while not self._ending:
             for descriptor, event in poll.poll():
                 if descriptor == self._wakes:
                     os.read(self._wakes, 64)
                     while self._new:
-                        listener, traced = self._new.pop(0)
-                        listeners[listener] = traced
+                        listener = self._new.pop(0)
+                        listeners.add(listener)
                         poll.register(listener, select.POLLIN)
                 elif event & select.POLLIN:
-                    self._answer(descriptor, listeners[descriptor])
+                    self._answer(descriptor)
                 else:  # all of its processes have ended
                     poll.unregister(descriptor)
-                    del listeners[descriptor]
+                    listeners.discard(descriptor)
                     os.close(descriptor)
-        for listener in (*listeners, *(listener for listener, _ in self._new)):
+        for listener in (*listeners, *self._new):
             os.close(listener)
 
-    def _answer(self, listener: int, traced: str) -> None:
+    def _answer(self, listener: int) -> None:
         message = bytearray(_NOTIFICATION.size)
         try:
             fcntl.ioctl(listener, _RECEIVE, message)
@@ -108,10 +106,9 @@ class SyscallListener:
                 return True
             return False
 
-        call = SystemCall(pid, NAMES.get(number), arguments, traced, self._memory, still_waits)
+        call = SystemCall(pid, NAMES.get(number), arguments, self._memory, still_waits)
         try:
-            for look in self._on_call:
-                look(call)
+            self._on_call(call)
         except Exception as error:  # a process must never be left waiting
             self.failures.append(repr(error))
         with contextlib.suppress(OSError):

@@ -30,11 +30,8 @@ from gonogo.finding.errors import UserError
 
 Means = Literal["namespaces", "landlock", "none"]
 """What confines a world: the kernel's namespaces with overlayfs; Landlock with seccomp; nothing."""
-TracedCalls = Literal["", "files", "looks", "commands"]
-"""Which calls of a program wait for the world's listener: those that open or start a file; also those that only look
-whether it is there, and those by which a script's commands start, reach out and end; these last alone."""
-OnListener = Callable[[int, str], None]
-"""Takes the descriptor at which the calls of a program are heard, and which they are."""
+OnListener = Callable[[int], None]
+"""Takes the descriptor at which the calls of a program are heard."""
 
 _INSIDE = str(Path(__file__).with_name("inside"))
 _START_TIMEOUT = 20.0
@@ -219,23 +216,20 @@ class World:
                 self._process.stderr.close()
 
     def command(
-        self,
-        words: Sequence[str],
-        *,
-        traced: TracedCalls = "",
-        descriptors: Mapping[int, int] | None = None,
-        cwd: str = "",
+        self, words: Sequence[str], *, traced: bool = False, descriptors: Mapping[int, int] | None = None, cwd: str = ""
     ) -> list[str]:
         """The command line that runs ``words`` in the world: for subprocess, with folder and streams as ever.
 
         What stands for the program outside runs there with the variables that subprocess is given: hand it those of
         :meth:`environment`, or nothing is started. ``cwd`` is a folder that may be there in the world alone; without
-        it, the program's is subprocess's. The calls in ``traced`` are those that the listener of the world is given.
+        it, the program's is subprocess's. ``traced``: the calls by which its
+        commands start, reach out and end (``inside/calls.py``) wait for the listener of the world.
         ``descriptors``: those that are handed on beside the streams, which subprocess has to pass, and the numbers that
         they have in the program.
         """
         handed = ",".join(f"{here}={there}" for here, there in (descriptors or {}).items())
-        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, traced, handed, cwd, *words]
+        listen = "commands" if traced else ""
+        return [sys.executable, "-I", "-S", _INSIDE, "run", self._address, listen, handed, cwd, *words]
 
     @staticmethod
     def environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -276,7 +270,7 @@ class World:
         what, _, rest = message.partition(" ")
         if what == "listener" and self._on_listener is not None:
             for descriptor in descriptors:
-                self._on_listener(descriptor, rest)
+                self._on_listener(descriptor)
             return
         for descriptor in descriptors:
             os.close(descriptor)

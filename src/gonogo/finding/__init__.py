@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.
     from gonogo.finding.bisection import Bisection
     from gonogo.finding.call import Invocation
-    from gonogo.finding.comparison import Comparison
     from gonogo.finding.cured import Cure
     from gonogo.finding.environment import EnvironmentFacts
     from gonogo.finding.failure import FailureFacts
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from gonogo.finding.log_answer import Answer, Clue, SimilarThread
     from gonogo.finding.logs import Logs
     from gonogo.finding.planned import Plan
-    from gonogo.finding.rehearsal import Rehearsal
+    from gonogo.finding.rehearsal import Rehearsal, RehearsalComparison
     from gonogo.finding.second_opinion.model_reading import ModelReading
     from gonogo.finding.second_opinion.upstream import UpstreamFact
 
@@ -174,7 +173,7 @@ class Report(msgspec.Struct, frozen=True):
     """What a log tells of the failure, taken apart; None where it tells of none."""
     regressed: tuple[Text, ...] = ()
     """What is worse than in the earlier report that it was held against: it does not pass, whatever its verdict."""
-    comparison: Comparison | None = None
+    comparison: RehearsalComparison | None = None
     """What became of the earlier report, where there was one."""
     call: Invocation | None = None
 

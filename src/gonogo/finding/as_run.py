@@ -61,11 +61,12 @@ class AsRun(msgspec.Struct, frozen=True):
     products: str = ""
     """The dtype of the largest matrix product."""
     attention: tuple[str, ...] = ()
-    """The implementations that ran: ``flash_attention_2``, ``sdpa``, ``eager``, ``npu_fusion_attention``."""
+    """The implementations that ran: ``flash_attention_2``, ``sdpa``, ``eager``, ``npu_fusion_attention``, ``cudnn``
+    (Transformer Engine's)."""
     recomputed: tuple[Recomputed, ...] = ()
     """Activation checkpointing that took place."""
     strategy: str = ""
-    """``DeepSpeed ZeRO-3``, ``FSDP2``, ``DDP`` …; empty: each process trains a model of its own."""
+    """``DeepSpeed ZeRO-3``, ``FSDP2``, ``DDP 2 × TP 2`` …; empty: each process trains a model of its own."""
     stage: int | None = None
     optimizer: str = ""
     masters: str = ""

@@ -30,8 +30,8 @@ from gonogo.prepare.packages.full_environment import last_commit
 from gonogo.prepare.prepare import InEnvironment, Launches, Preparation, launches_of, options_of, prepare
 from gonogo.prepare.project_requirements import Packages
 from gonogo.prepare.provided_files import AS_INSTALLED, preparation_id, prepared_beside
+from gonogo.prepare.user_cache import cache_folder
 from gonogo.rehearse.answer import rehearsed
-from gonogo.rehearse.cache.store import cache_folder
 from gonogo.rehearse.probe_run import look
 from gonogo.rehearse.progress import OnProgress, ProgressReporter
 from gonogo.rehearse.ranks.auto import ranks_for

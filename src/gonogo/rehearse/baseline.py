@@ -13,9 +13,16 @@ import msgspec
 
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Report, Text, Verdict
-from gonogo.finding.comparison import Change, Comparison, CurvePair, Difference, MemoryCurve, curve_of
 from gonogo.finding.errors import UserError
 from gonogo.finding.ranks import ranges_of, ranks_text
+from gonogo.finding.rehearsal import (
+    ComparedValue,
+    CurvePair,
+    MemoryCurve,
+    RehearsalComparison,
+    ReportDifference,
+    curve_of,
+)
 from gonogo.finding.words import CATEGORIES, size
 
 _ORDER = [Verdict.GO, Verdict.CANNOT_TELL, Verdict.NO_GO]
@@ -146,7 +153,7 @@ def compare_with_baseline(report: Report, earlier: BaselineReport, growth: float
     return msgspec.structs.replace(report, notes=notes, regressed=worse, comparison=comparison)
 
 
-def compared(was: BaselineReport, now: BaselineReport, growth: float) -> Comparison:
+def compared(was: BaselineReport, now: BaselineReport, growth: float) -> RehearsalComparison:
     """What changed from one to the other.
 
     Regressed where the verdict is worse, or a peak has grown by more than ``growth`` per cent; else better where the
@@ -159,9 +166,11 @@ def compared(was: BaselineReport, now: BaselineReport, growth: float) -> Compari
         said = _VERDICT_CHANGED.format(was=was.verdict.value, now=now.verdict.value)
         (worse if step > 0 else better).append(said)
     changes = [
-        Change(_VERDICT, _same(was.verdict.value), _same(now.verdict.value), judged="worse" if step > 0 else "better")
+        ComparedValue(
+            _VERDICT, _same(was.verdict.value), _same(now.verdict.value), judged="worse" if step > 0 else "better"
+        )
         if step
-        else Change(_VERDICT, _same(was.verdict.value), _same(now.verdict.value))
+        else ComparedValue(_VERDICT, _same(was.verdict.value), _same(now.verdict.value))
     ]
     before, after = was.rehearsal, now.rehearsal
     if before is not None and after is not None:
@@ -171,7 +180,7 @@ def compared(was: BaselineReport, now: BaselineReport, growth: float) -> Compari
                 (worse if change.judged == "worse" else better).append(reason)
         changes += _settings(before, after)
     judged: Literal["same", "better", "regressed"] = "regressed" if worse else "better" if better else "same"
-    return Comparison(
+    return RehearsalComparison(
         judged, was.path, now.path, was.verdict.value, now.verdict.value, growth, tuple(worse or better),
         tuple(changes), tuple(_differences(was, now)), _any_whole(before, after), _curves(before, after),
         now.answer.next if now.answer is not None else "", now.answer.next_does if now.answer is not None else "",
@@ -216,7 +225,7 @@ def _machine(rehearsal: _Rehearsal) -> str:
     return f"{rehearsal.world_size} x {rehearsal.accelerator}"
 
 
-def _figures(before: _Rehearsal, after: _Rehearsal, growth: float) -> Iterator[tuple[Change, Text | None]]:
+def _figures(before: _Rehearsal, after: _Rehearsal, growth: float) -> Iterator[tuple[ComparedValue, Text | None]]:
     """A row for each peak and what it is made of, each host peak, the speed; with the reason that it is."""
     old_ranks, new_ranks = ({rank.rank: rank for rank in one.ranks} for one in (before, after))
     alike: dict[tuple[bool, tuple[tuple[str, int, int], ...]], list[int]] = {}
@@ -252,7 +261,7 @@ def _figures(before: _Rehearsal, after: _Rehearsal, growth: float) -> Iterator[t
         if was is not None and now is not None:
             differs = abs(now - was) > _SPEED * was
             change = _same(f"{(now - was) / was:+.1%}" if differs and was else "")
-            yield Change(what, _same(form.format(was)), _same(form.format(now)), change, is_headline=True), None
+            yield ComparedValue(what, _same(form.format(was)), _same(form.format(now)), change, is_headline=True), None
 
 
 def _is_whole(rank: _Rank) -> bool:
@@ -286,13 +295,13 @@ def _judged(old: int, new: int, growth: float) -> Literal["", "better", "worse"]
 
 def _bytes_row(
     what: Text, old: int, new: int, judged: Literal["", "better", "worse"] = "", is_headline: bool = False
-) -> Change:
+) -> ComparedValue:
     if size(old) == size(new):
-        return Change(what, _same(size(old)), _same(size(new)), judged=judged, is_headline=is_headline)
+        return ComparedValue(what, _same(size(old)), _same(size(new)), judged=judged, is_headline=is_headline)
     sign = "+" if new > old else "-"
     share = _share(old, new)
     change = Text(f"{sign}{size(abs(new - old))} ({share})", f"{sign}{size(abs(new - old))}（{share}）")
-    return Change(what, _same(size(old)), _same(size(new)), change, judged, is_headline)
+    return ComparedValue(what, _same(size(old)), _same(size(new)), change, judged, is_headline)
 
 
 def _share(old: int, new: int) -> str:
@@ -303,7 +312,7 @@ def _same(said: str) -> Text:
     return Text(said, said)
 
 
-def _settings(before: _Rehearsal, after: _Rehearsal) -> list[Change]:
+def _settings(before: _Rehearsal, after: _Rehearsal) -> list[ComparedValue]:
     """What was run differently: the machine, the command, packages."""
     rows = [
         (_MACHINE, _machine(before), _machine(after)),
@@ -313,14 +322,14 @@ def _settings(before: _Rehearsal, after: _Rehearsal) -> list[Change]:
     ]
     packages = sorted(before.versions.keys() | after.versions.keys())
     rows += [(_same(name), before.versions.get(name, "-"), after.versions.get(name, "-")) for name in packages]
-    return [Change(what, _same(old), _same(new)) for what, old, new in rows if old != new]
+    return [ComparedValue(what, _same(old), _same(new)) for what, old, new in rows if old != new]
 
 
 def _rank_numbers(rehearsal: _Rehearsal) -> str:
     return ranges_of(rank.rank for rank in rehearsal.ranks) or "-"
 
 
-def _differences(was: BaselineReport, now: BaselineReport) -> Iterator[Difference]:
+def _differences(was: BaselineReport, now: BaselineReport) -> Iterator[ReportDifference]:
     """Findings, assumptions and what was covered, as far as one report has them and the other doesn't.
 
     A finding is the same where its hazard and its file are: lines move. What was covered are sentences, which can't be
@@ -334,8 +343,8 @@ def _differences(was: BaselineReport, now: BaselineReport) -> Iterator[Differenc
         sides.append(("covered", {one: _same(one) for one in was.covered}, {one: _same(one) for one in now.covered}))
         sides.append(("skipped", _skipped(was), _skipped(now)))
     for kind, old, new in sides:
-        yield from (Difference(kind, True, new[key]) for key in new if key not in old)
-        yield from (Difference(kind, False, old[key]) for key in old if key not in new)
+        yield from (ReportDifference(kind, True, new[key]) for key in new if key not in old)
+        yield from (ReportDifference(kind, False, old[key]) for key in old if key not in new)
 
 
 def _findings(report: BaselineReport) -> dict[Any, Text]:

@@ -19,7 +19,7 @@ ANY_NODE = f"8x{DEFAULT_ACCELERATOR}"
 
 def look(request: RehearsalRequest, on_progress: OnProgress | None = None) -> RankRecord:
     """The worker's record; what the launch itself can't do is how it ended. Raises KeyboardInterrupt for Ctrl-C."""
-    request = replace(request, only_looks=True, steps=1, use_cache=False, keep=None)
+    request = replace(request, only_looks=True, steps=1, keep=None)
     try:
         try:
             record = rehearse(request, on_progress)

@@ -20,9 +20,8 @@ class RehearsalRequest:
     and counts for the whole rehearsal. ``environment`` is a file of versions, ``with_packages`` are ``NAME==VERSION``,
     ``as_of`` is the day (``2023-11-02``) whose releases count where versions are loose. ``ray`` is
     the address of a Ray cluster (or ``auto``) on which the ranks run; None: they run here.
-    ``count_work``: the first rank counts what it computes and moves. ``use_cache``: take the record of an earlier
-    rehearsal of the same, and keep this one's. ``only_looks``: the first rank alone, up to its first batch.
-    ``viewers``: files to write for viewers.
+    ``count_work``: the first rank counts what it computes and moves. ``only_looks``: the first rank alone, up to its
+    first batch. ``viewers``: files to write for viewers.
     ``as_installed``: with the packages that are installed, whatever ``gonogo prepare`` has found for the folder.
     ``env``: variables beside those that a launch needs, as ``NAME`` or ``NAME=VALUE`` (``confinement/variables.py``).
     """
@@ -41,7 +40,6 @@ class RehearsalRequest:
     viewers: ViewerFiles = field(default_factory=ViewerFiles)
     ray: str | None = None
     count_work: bool = False
-    use_cache: bool = True
     only_looks: bool = False
     every: bool = False
     """Run each micro-batch of gradient accumulation."""

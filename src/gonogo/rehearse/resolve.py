@@ -26,7 +26,6 @@ from gonogo.rehearse.launch.launch import LaunchedProcess, ProgramKind, Resolved
 from gonogo.rehearse.launch.launchers import all_launchers, launcher_of
 from gonogo.rehearse.launch.launchers.captured_processes import is_python_script
 from gonogo.rehearse.launch.worker_environment import with_packages
-from gonogo.rehearse.path_access import not_all_known
 from gonogo.rehearse.shell.run_script import ScriptRun, is_script_call, run_script
 from gonogo.rehearse.shell.session import ScriptCommand
 
@@ -284,7 +283,6 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
     python = os.path.join(folder, os.path.basename(program) if is_interpreter else "python")
     if os.path.isfile(python):
         probe = [python, "-c", "import gonogo.virtual.protocol.plan"]
-        not_all_known("what another Python has installed")
         with situation.world() as world:
             works = subprocess.run(
                 world.command(probe),

@@ -31,7 +31,6 @@ from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages import PackageOverlay, packages_for
 from gonogo.prepare.provided_files import note_on, prepared_beside, prepared_files, with_own_package
-from gonogo.rehearse.cache.lookup import CachedRehearsal, cached_rehearsal
 from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
@@ -87,13 +86,8 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
         agreed = {"yes": request.yes, "unconfined": request.unconfined}
         overlay = packages_for(request.environment, request.with_packages, request.as_of, progress, **agreed)
-        kept = cached_rehearsal(request, stated, overlay)
-        raw = request.keep is not None or bool(request.viewers)
-        if kept is not None and not raw and (record := kept.record()) is not None:
-            _apply_limits(record, request)
-        else:
-            record = _run_rehearsal(request, stated, overlay, kept, scratch, started, progress)
-    record.shm_bytes = request.shm_bytes  # which an earlier one need not have had
+        record = _run_rehearsal(request, stated, overlay, scratch, started, progress)
+    record.shm_bytes = request.shm_bytes
     for rank_record in record.ranks:
         if rank_record.user_error is not None:
             raise UserError(Text(*rank_record.user_error))
@@ -124,7 +118,6 @@ def _run_rehearsal(
     request: RehearsalRequest,
     stated: Machine,
     overlay: PackageOverlay,
-    kept: CachedRehearsal | None,
     scratch: Path,
     started: float,
     progress: ProgressReporter,
@@ -135,12 +128,9 @@ def _run_rehearsal(
     notes: list[Text] = []
     log = CallLog() if request.viewers.flight_recorder is not None else None
     with contextlib.ExitStack() as stack:
-        watch = stack.enter_context(kept.watching(scratch)) if kept is not None else None
         stack.enter_context(say_if_full(scratch))
         stack.enter_context(variables.explained())
-        confinement = Confinement(
-            scratch, unconfined=request.unconfined, on_call=None if watch is None else watch.take_down
-        )
+        confinement = Confinement(scratch, unconfined=request.unconfined)
         situation = Situation(
             surroundings=Surroundings.of(stated, request.nodes),
             environment=with_own_package(in_environment(variables.environment, overlay.python), Path.cwd()),
@@ -170,8 +160,6 @@ def _run_rehearsal(
     record.divergence = divergence
     record.notes += [(note.en, note.zh) for note in notes]
     record = variables.settled(record)
-    if kept is not None:
-        kept.keep(record)
     _apply_limits(record, request)
     if request.keep is not None:
         with say_if_full(scratch):

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Finding, Fix, Report
-from gonogo.finding.comparison import Comparison, curve_of
 from gonogo.finding.log_answer import Answer, Clue, SimilarThread
+from gonogo.finding.rehearsal import RehearsalComparison, curve_of
 from gonogo.report.answer.headline import headline_of, verdict_line
 from gonogo.report.words import how_to_apply
 
@@ -110,7 +110,7 @@ def _rehearsal_json(report: Report, language: str) -> dict[str, Any]:
     }
 
 
-def _comparison_object(comparison: Comparison, language: str) -> dict[str, Any]:
+def _comparison_object(comparison: RehearsalComparison, language: str) -> dict[str, Any]:
     def said(kind: str, is_new: bool) -> list[str]:
         found = (one for one in comparison.differences if one.kind == kind and one.is_new is is_new)
         return [one.what.in_language(language) for one in found]

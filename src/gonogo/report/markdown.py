@@ -10,10 +10,10 @@ from gonogo.finding.alike import findings_of, notes_of, skipped_of
 from gonogo.finding.log_answer import SimilarThread
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.answer.headline import headline_of, verdict_line
-from gonogo.report.comparing import comparison_tables
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
+from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.model_reading import reader_sections
 from gonogo.report.trials.plan import reasons

@@ -9,11 +9,11 @@ from gonogo.finding.alike import Alike, findings_of, notes_of, skipped_of
 from gonogo.finding.log_answer import SimilarThread
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.answer.headline import Headline, badge, headline_of
-from gonogo.report.comparing import comparison_tables
 from gonogo.report.excerpt import print_excerpt
 from gonogo.report.page import Page, Styled, cells
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
+from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import Section, cure_sections
 from gonogo.report.trials.model_reading import reader_sections
 from gonogo.report.trials.plan_text import print_plan

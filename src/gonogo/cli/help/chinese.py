@@ -103,7 +103,6 @@ HELP_ZH = {
     ),
     "Run every micro-batch of gradient accumulation. Default: those that would repeat the one before are "
     "counted, not run.": "逐个运行梯度累积的每个 micro-batch。默认：与前一个完全相同的只计数、不运行。",
-    "Rehearse again even if nothing has changed since the last time.": "即使与上次相比没有变化，也重新排练。",
     "Run without confinement: programs can reach your files and the network. Noted in each report.": (
         "不加限制地运行：程序能访问你的文件和网络。每份报告都会注明。"
     ),
@@ -123,8 +122,8 @@ HELP_ZH = {
         "与之前的报告（JSON）比较：结论变差或内存峰值增长时退出码为 1。"
     ),
     "With --against: how much a memory peak may grow, in percent.": "与 --against 连用：内存峰值最多可增长百分之几。",
-    "The earlier report of gonogo rehearse (JSON).": "gonogo rehearse 之前的报告（JSON）。",
-    "The later report (JSON).": "之后的报告（JSON）。",
+    "The earlier report of gonogo rehearse (JSON or HTML).": "gonogo rehearse 之前的报告（JSON 或 HTML）。",
+    "The later report (JSON or HTML).": "之后的报告（JSON 或 HTML）。",
     "How much a memory peak may grow, in percent.": "内存峰值最多可增长百分之几。",
     "Only list; don't write or run anything.": "只列出；不写入也不运行任何内容。",
     "Rows per generated data set.": "每个生成的数据集的行数。",

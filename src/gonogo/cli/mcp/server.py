@@ -428,8 +428,12 @@ def _without_curves(value: dict[str, Any]) -> dict[str, Any]:
     rehearsal = value.get("rehearsal")
     if not isinstance(rehearsal, dict):
         return value
-    ranks = [{name: one for name, one in rank.items() if name != "memory_over_time"} for rank in rehearsal["ranks"]]
+    ranks = [_without(rank, "memory_over_time") for rank in rehearsal["ranks"]]
     return {**value, "rehearsal": {**rehearsal, "ranks": ranks}}
+
+
+def _without(value: Any, name: str) -> Any:
+    return {key: one for key, one in value.items() if key != name} if isinstance(value, dict) else value
 
 
 def _smaller(value: Any, entries: int, characters: int) -> Any:

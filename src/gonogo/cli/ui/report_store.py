@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.rehearse.cache.store import Store
+from gonogo.prepare.user_cache import Store
 
 _MAX_REPORTS = 50
 _VERDICTS = {0: "GO", 1: "NO-GO", 3: "CANNOT-TELL"}

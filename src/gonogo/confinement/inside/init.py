@@ -50,11 +50,6 @@ _SPACES = (
 _LOOKS_AT_LIMITS = 0.25
 _MAX_MESSAGE = 1 << 20
 _MAX_DESCRIPTORS = 64
-_CALLS: "dict[str, dict[str, tuple[int, int | None]]]" = {
-    "files": calls.FILES,
-    "looks": {**calls.FILES, **calls.LOOKS, **calls.COMMANDS},
-    "commands": {**calls.COMMANDS},
-}
 
 
 def main(arguments: list[str]) -> None:
@@ -395,7 +390,7 @@ class WorldServer:
                 os._exit(126)
             self._confine()
             if listen:
-                _listen(listen)
+                _listen()
             _execute(words, dict(entry.split(b"=", 1) for entry in environment if b"=" in entry))
         except BaseException as error:
             os.write(2, f"gonogo: {words[0]!r} could not be started: {error!r}\n".encode())
@@ -482,12 +477,12 @@ def _move_descriptor(descriptor: int, least: int) -> int:
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, least)
 
 
-def _listen(which: str) -> None:
+def _listen() -> None:
     """Have this process's calls be heard, and hand their descriptor to the world's first process."""
     (end,) = _OWN_END
     channel = _socket.socket(fileno=end)
     try:
-        traced = seccomp.listen(_CALLS[which])
+        traced = seccomp.listen(calls.COMMANDS)
     except OSError as error:
         channel.send(str(error).encode()[:100] or b"?")
         channel.close()

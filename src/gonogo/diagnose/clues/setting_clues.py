@@ -39,6 +39,7 @@ _COMMON = frozenset(
 )  # fmt: skip
 """Names that stand in nearly every line."""
 _MAX = 4
+_PARALLELISMS = ("tp", "pp", "cp", "ep", "etp", "vpp")
 
 
 def of_settings(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
@@ -78,6 +79,8 @@ def _named(raised: RaisedException, settings: tuple[RunSetting, ...]) -> Iterato
             yield setting
     # The same thing under another framework's name.
     meanings = {meaning for name in words if (meaning := meaning_of(name))}
+    # ``cp_comm_type`` is of context parallelism.
+    meanings |= {word for name in message.names for word in name.lower().split("_") if word in _PARALLELISMS}
     text = re.sub(r"\s+", " ", message.text[:4000]).lower()
     by_phrase = {name for phrase, names in _PHRASES.items() if phrase in text for name in names}
     for setting in settings:

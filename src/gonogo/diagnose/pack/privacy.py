@@ -13,6 +13,7 @@ import re
 import socket
 from collections.abc import Iterable
 
+from gonogo.evidence.log.code_owner import owner_of
 from gonogo.finding.redaction import redact
 
 _PATH = re.compile(r"(?<![\w./<>~-])(?:~[\w.-]*|file:/)?(?:/[\w.@+~%=-]+){2,}/?|(?<!\w)[A-Za-z]:(?:\\[\w.@+~%-]+)+\\?")
@@ -114,7 +115,7 @@ class Privacy:
         if self._project and path.startswith(f"{self._project}/"):
             return path[len(self._project) + 1 :]
         parts = re.split(r"[/\\]", path.rstrip("/\\"))
-        last = max((number for number, part in enumerate(parts[:-1]) if part in _CLONES), default=len(parts) - 1)
+        last = _start_of_package(path, parts)
         folder = "/".join(parts[:last])
         tail = "/" if path.endswith("/") else ""
         return f"{self._name('dir', folder)}/{'/'.join(parts[last:])}{tail}" if folder else path
@@ -138,6 +139,17 @@ class Privacy:
         if max(numbers) > 255 or numbers[0] in (0, 127, 255) or _VERSION_BEFORE.search(match.string[: match.start()]):
             return address
         return self._name("ip", address)
+
+
+def _start_of_package(path: str, parts: list[str]) -> int:
+    """Where in a path a package of others begins, by its sources first: ``megatron/bridge/peft`` is not PEFT's."""
+    owner = owner_of(path)
+    if owner.owner == "clone" and owner.module:
+        first, length = owner.module.partition(".")[0], owner.module.count(".") + 1
+        for start in (len(parts) - length, len(parts) - length - 1):
+            if start > 0 and parts[start] == first:
+                return start
+    return max((number for number, part in enumerate(parts[:-1]) if part in _CLONES), default=len(parts) - 1)
 
 
 def _is_telling(name: str) -> bool:

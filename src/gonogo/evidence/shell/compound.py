@@ -220,6 +220,7 @@ def _for(shell: Shell, node: Any, state: State) -> ExitStatus:
     else:
         lexed = Lexer(shell.source.data, shell.limit).words(start)
         words = [made for word in lexed for made in expand_words(shell, word, state)]
+        shell.steps += len(words)  # a loop within loops has them made again each time
         if failed := shell.failed(state):
             return failed
     known = all(word.value is not None and not word.many and not _is_pattern(word) for word in words)

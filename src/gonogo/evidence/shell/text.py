@@ -158,7 +158,7 @@ def _atoms(piece: Piece, depth: int, separators: str) -> list[Piece | bool]:
         ]
         return [atom for atoms in within for atom in atoms] if depth < 20 and piece.inner else [piece]
     text = piece.text
-    if not any(character in separators for character in text):
+    if frozenset(separators).isdisjoint(text):
         return [piece]
     blanks = "".join(character for character in separators if character in _BLANKS)
     if piece.inner and depth < 20 and len(text.split()) > 1 and separators == _BLANKS:

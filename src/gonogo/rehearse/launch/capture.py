@@ -26,7 +26,6 @@ from gonogo.prepare.environment_mismatch import find_project_file, project_not_i
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import Launcher, LauncherRefused, Started, all_launchers
 from gonogo.rehearse.launch.python_start import python_module
-from gonogo.rehearse.path_access import traced_calls
 from gonogo.virtual.lookups import probe_reporting
 
 
@@ -71,7 +70,7 @@ def captured(
     command = shortened(words)
     try:
         process = subprocess.run(
-            world.command(python_module(python, "gonogo.rehearse.launch.capture"), traced=traced_calls()),
+            world.command(python_module(python, "gonogo.rehearse.launch.capture")),
             input=msgspec.json.encode(question),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

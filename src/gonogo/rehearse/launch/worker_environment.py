@@ -8,7 +8,6 @@ from pathlib import Path
 
 from gonogo.prepare.provided_files import ON_PATH
 from gonogo.rehearse.launch.launch import LaunchedProcess, ResolvedLaunch
-from gonogo.rehearse.path_access import also_listed
 
 # Values that make two rehearsals alike and keep the machine's cores for the ranks that run at once.
 _FIXED = {
@@ -102,9 +101,7 @@ def datasets_cache(environment: Mapping[str, str], mirror: Path) -> Path:
     )
     cache = environment.get("HF_DATASETS_CACHE") or os.path.join(home, "datasets")
     mirror.mkdir(parents=True, exist_ok=True)
-    also_listed(cache)
     for folder, _, names in os.walk(cache):
-        also_listed(folder)
         target = mirror / os.path.relpath(folder, cache)
         target.mkdir(parents=True, exist_ok=True)
         for name in names:

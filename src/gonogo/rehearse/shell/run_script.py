@@ -19,12 +19,11 @@ from pathlib import Path
 
 from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.trees import mirror_folder
-from gonogo.confinement.world import TracedCalls, World
+from gonogo.confinement.world import World
 from gonogo.evidence.launch.command_words import SHELLS, shortened
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.path_access import is_recording
 from gonogo.rehearse.shell.interception import Interception, write_stub
 from gonogo.rehearse.shell.session import ScriptCommand, ShellSession
 from gonogo.rehearse.shell.unreached import UnreachedCommands
@@ -238,9 +237,8 @@ def _run(
     deadline: float,
 ) -> tuple[int, tuple[str, ...]]:
     """Run the script to its end; its status (-9 where it was ended) and last lines."""
-    traced: TracedCalls = "looks" if is_recording() else "commands"
     process = subprocess.Popen(
-        world.command([bash, *words[1:]], traced=traced),
+        world.command([bash, *words[1:]], traced=True),
         env=world.environment(session.environment(environment)),
         cwd=cwd,
         stdin=subprocess.DEVNULL,

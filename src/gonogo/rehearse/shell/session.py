@@ -8,19 +8,22 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
-from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
+from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.prepare.provided_files import ON_PATH
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.launch.launchers import all_launchers
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 MAX_NESTING = 20
 """How deep scripts may call scripts: one that calls itself would go on for ever."""
@@ -98,14 +101,14 @@ class ShellSession:
 
     def record_replaced(self, process: int, replaced: Replaced) -> None:
         """Take down what a process (by its number in the world) was about to become."""
-        (self.readable / "replaced" / str(process)).write_bytes(msgspec.json.encode(replaced))
+        (self.readable / "replaced" / str(process)).write_bytes(_written(replaced))
 
     def calls(self) -> list[ScriptCommand]:
         """The programs that would have been started, in order."""
         found = []
         for line in (read_untrusted(self.written / "calls", _MAX_BYTES) or b"").splitlines():
-            with contextlib.suppress(ValueError):  # the script itself wrote there
-                found.append(decode_untrusted(line, ScriptCommand))
+            with contextlib.suppress(ValueError, RecursionError):  # the script itself wrote there
+                found.append(_read(line, ScriptCommand))
         return found
 
     @property
@@ -134,14 +137,14 @@ class ShellSession:
 
     def replaced(self) -> Replaced:
         """What this process was about to become."""
-        return msgspec.json.decode((self.readable / "replaced" / str(os.getpid())).read_bytes(), type=Replaced)
+        return _read((self.readable / "replaced" / str(os.getpid())).read_bytes(), Replaced)
 
     def call(self, kind: Literal["launch", "program"], words: list[str]) -> None:
         """Take down a program that would have been started."""
         call = ScriptCommand(kind, words, self._outer_environment(), os.getcwd())
         descriptor = os.open(self.written / "calls", os.O_WRONLY | os.O_APPEND)
         try:
-            os.write(descriptor, msgspec.json.encode(call) + b"\n")  # one write: lines of two stand-ins never mix
+            os.write(descriptor, _written(call) + b"\n")  # one write: lines of two stand-ins never mix
         finally:
             os.close(descriptor)
 
@@ -162,6 +165,16 @@ class ShellSession:
             folders = outer["PATH"].split(os.pathsep)
             outer["PATH"] = os.pathsep.join(folder for folder in folders if folder != str(self.readable / "bin"))
         return outer
+
+
+def _written(value: msgspec.Struct) -> bytes:
+    """As JSON in ASCII: names of files and words of commands may be in any encoding, which msgspec does not take."""
+    return json.dumps(msgspec.to_builtins(value)).encode()
+
+
+def _read(data: bytes, kind: type[T]) -> T:
+    """What :func:`_written` wrote. Raises ValueError where a stranger wrote something else."""
+    return msgspec.convert(json.loads(data), kind)
 
 
 def launcher_names() -> set[str]:

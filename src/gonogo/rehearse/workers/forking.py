@@ -19,7 +19,6 @@ import msgspec
 
 from gonogo.confinement.world import World
 from gonogo.rehearse.launch.python_start import python_module
-from gonogo.rehearse.path_access import traced_calls
 from gonogo.virtual.protocol.plan import LINE_TO_EXCHANGE
 
 _MAX_PACKET = 8192
@@ -71,7 +70,7 @@ class ConfinedProcess:
         start = self._start
         lines = {} if start.line is None else {start.line: LINE_TO_EXCHANGE}
         self._popen = subprocess.Popen(
-            start.world.command(start.command, traced=traced_calls(), descriptors=lines),
+            start.world.command(start.command, descriptors=lines),
             env=start.world.environment(start.environment),
             cwd=start.cwd,
             stdin=subprocess.DEVNULL,
@@ -168,11 +167,7 @@ class ForkServer:
     def _run(self) -> None:
         with self._theirs as theirs:
             self._popen = subprocess.Popen(
-                self._world.command(
-                    self.command(str(theirs.fileno())),
-                    traced=traced_calls(),
-                    descriptors={theirs.fileno(): theirs.fileno()},
-                ),
+                self._world.command(self.command(str(theirs.fileno())), descriptors={theirs.fileno(): theirs.fileno()}),
                 env=self._world.environment(self._environment),
                 cwd=self._cwd,
                 stdin=subprocess.DEVNULL,

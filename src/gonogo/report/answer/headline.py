@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
-from gonogo.finding.comparison import Comparison
 from gonogo.finding.ranks import capital
-from gonogo.finding.rehearsal import Device, Rehearsal
+from gonogo.finding.rehearsal import Device, Rehearsal, RehearsalComparison
 from gonogo.finding.text import listed
 from gonogo.finding.words import PHASE_NAMES, size
 from gonogo.report.answer.next_step import Next, next_step
@@ -133,7 +132,7 @@ def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
     return _reason_found(report), report.notes
 
 
-def _compared(comparison: Comparison) -> Text:
+def _compared(comparison: RehearsalComparison) -> Text:
     if comparison.reasons:
         return capital(listed(comparison.reasons, "; ", "；"))
     if not comparison.peaks_judged:
@@ -313,7 +312,7 @@ def _of_rehearsal(rehearsal: Rehearsal) -> list[Figure]:
     return found
 
 
-def _of_comparison(comparison: Comparison) -> list[Figure]:
+def _of_comparison(comparison: RehearsalComparison) -> list[Figure]:
     """The figures that the verdict can rest on, and the speed: before and after."""
     found = []
     for change in comparison.changes:

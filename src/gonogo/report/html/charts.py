@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from gonogo.finding import Report, Text
-from gonogo.finding.comparison import phase_runs
-from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, RehearsedRank
+from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, RehearsedRank, phase_runs
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES
 from gonogo.report.html.curves import curve_data
 from gonogo.report.table import short_place

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from gonogo.finding import Text
-from gonogo.finding.comparison import Comparison, CurvePair, MemoryCurve
+from gonogo.finding.rehearsal import CurvePair, MemoryCurve, RehearsalComparison
 from gonogo.report.html.over_time import over_time
 from gonogo.report.untrusted import clean_line
 
@@ -20,7 +20,7 @@ _REMARK = Text(
 )
 
 
-def curve_sections(comparison: Comparison, language: str) -> Iterator[str]:
+def curve_sections(comparison: RehearsalComparison, language: str) -> Iterator[str]:
     """The section, where both reports have curves."""
     if comparison.curves:
         options = (
@@ -29,7 +29,7 @@ def curve_sections(comparison: Comparison, language: str) -> Iterator[str]:
         yield over_time(_TITLE, _DEVICE, options, _REMARK, language, kind="compared")
 
 
-def curve_data(comparison: Comparison) -> dict[str, Any]:
+def curve_data(comparison: RehearsalComparison) -> dict[str, Any]:
     """What the page's script draws."""
     return {
         "before": clean_line(comparison.before),

@@ -12,7 +12,6 @@ from gonogo.finding.alike import group_alike, notes_of, skipped_of
 from gonogo.finding.bisection import Bisection, TriedRelease
 from gonogo.finding.log_answer import SimilarThread
 from gonogo.report.answer.headline import Figure, badge, headline_of
-from gonogo.report.comparing import comparison_tables
 from gonogo.report.html.charts import has_modules, timelines
 from gonogo.report.html.curves import curve_sections
 from gonogo.report.html.ends import guarded_sections, log_sections
@@ -25,6 +24,7 @@ from gonogo.report.html.scatter import scatter
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
+from gonogo.report.trials.comparison import comparison_tables
 from gonogo.report.trials.cure import cure_sections
 from gonogo.report.trials.model_reading import reader_sections
 from gonogo.report.trials.plan import reasons

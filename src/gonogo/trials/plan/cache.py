@@ -16,8 +16,7 @@ import msgspec
 
 import gonogo
 from gonogo.evidence.environment.hardware import Accelerator
-from gonogo.rehearse.cache.key import source_digest
-from gonogo.rehearse.cache.store import Store
+from gonogo.prepare.user_cache import Store
 from gonogo.virtual.measuring.jobs import Facts, Measured, MeasurementJob
 
 _STACK = (
@@ -32,6 +31,7 @@ _STACK = (
     "datasets",
     "vllm",
 )
+_ROOT = Path(gonogo.__file__).resolve().parent
 # The rooms whose code measures: a change in it makes what was kept worthless.
 _ROOMS = ("evidence", "virtual")
 _MATTERS = ("PYTORCH_", "DEEPSPEED_", "DS_", "ACCELERATE_", "TRANSFORMERS_")
@@ -63,11 +63,21 @@ def key_of(job: MeasurementJob, accelerator: Accelerator, folder: Path) -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    found = {"python": sys.version, "gonogo": gonogo.__version__, "source": source_digest(_ROOMS)}
+    found = {"python": sys.version, "gonogo": gonogo.__version__, "source": _source_digest()}
     for name in _STACK:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
+
+
+def _source_digest() -> str:
+    """Of the code that measures."""
+    digest = hashlib.sha256()
+    for room in _ROOMS:
+        for path in sorted((_ROOT / room).rglob("*")):
+            if path.suffix in (".py", ".json", ".sh"):
+                digest.update(str(path.relative_to(_ROOT)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
 
 
 def store() -> Store:

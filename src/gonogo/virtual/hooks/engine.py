@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.hooks.lifecycle import Lifecycle
-from gonogo.virtual.hooks.memory_ownership import own_gathered
+from gonogo.virtual.hooks.memory_ownership import own_gathered, own_model
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.hooks.zero_buffers import count_buffers, own_buffers
 from gonogo.virtual.memory.tracking import MemoryRecord
@@ -57,8 +57,12 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTrack
     @functools.wraps(init)
     def followed_init(engine: Any, *args: Any, **kwargs: Any) -> None:
         life.has_engine = True
-        with life.during("init", "deepspeed.initialize"):
-            init(engine, *args, **kwargs)
+        try:
+            with life.during("init", "deepspeed.initialize"):
+                init(engine, *args, **kwargs)
+        except BaseException:
+            _count_half_made(engine, life, modules)
+            raise
         modules.add_root(engine)
         # `engine.config` is what the program gave: to an older DeepSpeed it may be a path.
         facts["deepspeed_config"] = life.seen.engine_config = engine._config._param_dict
@@ -80,6 +84,8 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, modules: ModuleTrack
         if boundary:
             life.step_done(engine)
 
+    # The weights that an engine takes to the device are parameters from the start, whether or not it is ever made.
+    _counting(patches, engine_class, "_configure_distributed_model", life.memory, "parameters")
     patches.set(engine_class, "__init__", followed_init)
     patches.set(engine_class, "step", followed_step)
     _during(patches, engine_class, "backward", life, "backward")
@@ -185,6 +191,16 @@ def _count_weights(engine: Any, life: Lifecycle) -> None:
         for tensor in (parameter, getattr(parameter, "ds_tensor", None)):
             if isinstance(tensor, VirtualTensor):
                 life.memory.recategorise(tensor.cell, "parameters")
+
+
+def _count_half_made(engine: Any, life: Lifecycle, modules: ModuleTracker) -> None:
+    """The weights, where the engine could not be made: they are parameters in what is told of its memory, too."""
+    model = vars(engine).get("_modules", {}).get("module")
+    if model is None:
+        return
+    modules.add_root(model)
+    _count_weights(engine, life)
+    own_model(model, modules)
 
 
 def _keep_own_lists(patches: Patches) -> None:

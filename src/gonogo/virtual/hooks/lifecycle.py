@@ -284,9 +284,11 @@ class Lifecycle:
         """Whether a program failed for data that only a rehearsal ends, after enough steps.
 
         A loop over none leaves its names without values, its sums without a number to divide by, and has no first. A
-        loop that counts its steps asks for the next batch by name, and lets the end of the data end the program.
+        loop that counts its steps asks for the next batch by name, and lets the end of the data end the program; where
+        a generator of its own goes through the loader, that end is another StopIteration than the loader's.
         """
-        if self.end is not None and (error is self.end or (_ended_in_generator(error) and error.__cause__ is self.end)):
+        end = error.__cause__ if _ended_in_generator(error) else error
+        if self.end is not None and (end is self.end or (self.enough and type(end) is StopIteration)):
             return True
         kinds = (UnboundLocalError, ZeroDivisionError, StopIteration)
         empty = isinstance(error, kinds) and self.moment()[0] != "save"

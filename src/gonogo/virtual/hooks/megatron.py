@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
+from gonogo.finding import Text
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 _EVALUATIONS = ("evaluate_and_print_results", "evaluate")
+_LOADERS = "build_train_valid_test_data_loaders"
+_HAS_DATA = Text(
+    "the first rank of the tensor-parallel group has data to train and to evaluate with",
+    "张量并行组的第一个 rank 有训练与评估数据",
+)
 _SAVES = ("save_checkpoint", "save_checkpoint_and_time")
 
 
@@ -43,10 +50,45 @@ def _follow(patches: Patches, life: Lifecycle, module: Any) -> None:
         return train(*args, **kwargs)
 
     patches.set(module, "train", followed)
+    if callable(getattr(module, _LOADERS, None)):
+        patches.set(module, _LOADERS, _with_flags(getattr(module, _LOADERS), module.get_args))
     for phase, names in (("evaluate", _EVALUATIONS), ("save", _SAVES)):
         for name in names:
             if callable(getattr(module, name, None)):
                 patches.set(module, name, _in_phase(life, phase, getattr(module, name)))
+
+
+def _with_flags(original: Callable[..., Any], get_args: Callable[[], Any]) -> Callable[..., Any]:
+    """Have a rank without data train and evaluate as the one of its group that has them.
+
+    Only the first rank of a tensor-parallel group reads data; rank 0 tells the others whether there are any. Where rank
+    0 isn't rehearsed, the others would keep what they put in, which is no.
+    """
+
+    @functools.wraps(original)
+    def followed(*args: Any, **kwargs: Any) -> Any:
+        found = original(*args, **kwargs)
+        settings = get_args()
+        if found[0] is not None or _tensor_parallel_rank() == 0:
+            return found
+        evaluates = bool(getattr(settings, "full_validation", False) or getattr(settings, "eval_iters", 0))
+        trains = bool(getattr(settings, "train_iters", 0)) and not getattr(settings, "skip_train", False)
+        has_data = {"do_train": trains, "do_valid": evaluates, "do_test": evaluates}
+        for name, value in has_data.items():
+            if value and not getattr(settings, name, False):
+                VirtualTensor.virtual_mode.ledger.assume(_HAS_DATA)
+                setattr(settings, name, True)
+        return found
+
+    return followed
+
+
+def _tensor_parallel_rank() -> int:
+    state: Any = sys.modules.get("megatron.core.parallel_state")
+    try:
+        return int(state.get_tensor_model_parallel_rank())
+    except (AttributeError, AssertionError):
+        return 0
 
 
 def _in_phase(life: Lifecycle, phase: Any, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,6 +13,7 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.modules import in_lists
 from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed, Unquantized
+from gonogo.virtual.hooks.strategy import strategy_of
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import local_tensors
 
@@ -127,7 +128,7 @@ def as_run(
         products=_largest_product(mode),
         attention=tuple(_attention(mode)),
         recomputed=_recomputed_modules(seen, root),
-        strategy=_strategy(seen.stage, root, wrappers),
+        strategy=strategy_of(seen.stage, root, wrappers),
         stage=seen.stage,
         optimizer=seen.optimizer,
         masters=next(iter(_most_first(seen.masters)), ""),
@@ -215,22 +216,6 @@ def _weights(root: nn.Module) -> tuple[Counter[str], Counter[str], int, int, int
     return dtypes, where, sum(dtypes.values()), trainable, quantized
 
 
-def _strategy(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -> str:
-    if stage is not None:
-        is_pipeline = any(type(module).__name__ == "PipelineModule" for module in (root, *wrappers))
-        return "DeepSpeed" + ",".join([" pipeline"] * is_pipeline + [f" ZeRO-{stage}"] * bool(stage))
-    names = {base.__name__ for module in (*wrappers, *root.modules()) for base in type(module).__mro__}
-    known = {"FSDPModule": "FSDP2", "FullyShardedDataParallel": "FSDP", "DistributedDataParallel": "DDP",
-             "DataParallel": "DataParallel"}  # fmt: skip
-    said = next((said for name, said in known.items() if name in names), "")
-    return said or ("TP (DTensor)" if any(_is_sharded(parameter) for parameter in root.parameters()) else "")
-
-
-def _is_sharded(parameter: torch.Tensor) -> bool:
-    """Whether it is a DTensor of which each rank holds a part."""
-    return any(placement.is_shard() for placement in getattr(parameter, "placements", ()))
-
-
 def _offloaded_to_nvme(engine_config: Mapping[str, Any]) -> tuple[str, ...]:
     section = engine_config.get("zero_optimization") or {}
     return tuple(
@@ -256,6 +241,8 @@ def _attention(mode: VirtualMode) -> Iterator[str]:
     names = {operator.name for operator in mode.known_operators()}
     if any(assumption.what.startswith("flash-attn") for assumption in mode.ledger.entries()):
         yield "flash_attention_2"
+    if any(assumption.what.startswith("cuDNN's attention") for assumption in mode.ledger.entries()):
+        yield "cudnn"
     if any(name.startswith("_scaled_dot_product") or name == "_safe_softmax" for name in names):
         yield "sdpa"
     if any("fusion_attention" in name for name in names):

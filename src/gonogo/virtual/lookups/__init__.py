@@ -1,1 +1,1 @@
-"""What a program looks for: reported to the rehearsal's watch, and taken down where it is not there."""
+"""What a program looks for, and what of it is not there."""

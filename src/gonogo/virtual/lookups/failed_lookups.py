@@ -43,6 +43,11 @@ _BUILT_IN = frozenset(
 _NOT_TAKEN = ("/proc/self", "/proc/thread-self", "/sys/fs/cgroup", "/dev/null", "<")
 
 
+_FOR_THEMSELVES = frozenset({"gettext", "locale", "mimetypes", "platform", "uuid", "zoneinfo"})
+"""Modules of Python's that look in places of their own for what they can do without (a translation of argparse's
+words, the system's types of files): no program names these."""
+
+
 class _Asked(NamedTuple):
     """One question without an answer, and the stack that asked it: (identity of a frame, its line), innermost first."""
 
@@ -287,6 +292,8 @@ def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, int], ...]
         code = frame.f_code
         if asked is None and not is_of_python(code.co_filename):
             asked = _frame(code.co_filename, frame.f_lineno or 0, code.co_name)
+        elif asked is None and str(frame.f_globals.get("__name__")).partition(".")[0] in _FOR_THEMSELVES:
+            return None
         if asked is not None:
             stack.append((id(frame), frame.f_lineno or 0))
         frame = frame.f_back

@@ -13,6 +13,8 @@ from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text
 
 _MAX_WORDS = 200
+_MAX_BYTES = 512 << 10
+"""No longer script is read."""
 """Words of one ``#SBATCH`` line that are read; each of them that is no option is met anew with all behind it."""
 _BY_SLURM = Text("slurm starts them", "由 slurm 启动")
 SRUN = OptionTable(
@@ -78,7 +80,7 @@ def directives(source: SourceFile) -> dict[str, Field]:
     if b"#SBATCH" not in source.data:
         return {}
     found: dict[str, Field] = {}
-    for line in source.data[offset:].splitlines(keepends=True):
+    for line in source.data[offset : offset + _MAX_BYTES].splitlines(keepends=True):
         stripped = line.strip()
         if stripped and not stripped.startswith(b"#"):
             break

@@ -15,7 +15,12 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
-from gonogo.virtual.kernels.transformer_engine.compiled_functions import CUDNN, NOT_COVERED, CompiledFunctions
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import (
+    ATTENTION,
+    CUDNN,
+    NOT_COVERED,
+    CompiledFunctions,
+)
 from gonogo.virtual.kernels.transformer_engine.constants import (
     BiasType,
     DType,
@@ -81,7 +86,8 @@ class Attention(CompiledFunctions):
 
     def fused_attn_fwd(self, *arguments: Any) -> list[torch.Tensor]:
         """[output, softmax statistics, (largest logits,) state of the random numbers, (bias, softmax offset)]."""
-        length_q, is_training = arguments[0], arguments[2]
+        self._assume(ATTENTION)
+        length_q = arguments[0]
         layout = _of(arguments, QkvLayout).name
         formats = [value for value in arguments if isinstance(value, QkvFormat)]
         start = _first_tensor(arguments)
@@ -109,7 +115,6 @@ class Attention(CompiledFunctions):
         softmax = next((value for value in arguments if isinstance(value, SoftmaxType)), None)
         if softmax is not None and softmax.name != "NVTE_VANILLA_SOFTMAX":
             found += [value for value in extra if tuple(value.shape) == (1, heads, 1, 1)]
-        del is_training
         return found
 
     def fused_attn_bwd(self, *arguments: Any) -> list[Any]:

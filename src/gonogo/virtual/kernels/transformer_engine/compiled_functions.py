@@ -19,6 +19,7 @@ ASSUMED = Text(
     "Transformer Engine's compiled library and cuDNN {cudnn} load on the machine",
     "Transformer Engine 的编译库和 cuDNN {cudnn} 能在机器上加载",
 ).format(cudnn="9.20")
+ATTENTION = Text("cuDNN's attention runs on the machine", "cuDNN 的注意力能在机器上运行")
 CUDNN = 92000
 """The cuDNN that is taken to be there: what it can do decides which attention is used."""
 

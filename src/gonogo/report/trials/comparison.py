@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gonogo.finding import Text
-from gonogo.finding.comparison import Comparison, Difference
+from gonogo.finding.rehearsal import RehearsalComparison, ReportDifference
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
@@ -25,12 +25,12 @@ _MAX_SHOWN = 12
 _MORE = Text("and {count} more, in --format json", "另有 {count} 条，见 --format json")
 
 
-def comparison_tables(comparison: Comparison, language: str) -> list[Table]:
+def comparison_tables(comparison: RehearsalComparison, language: str) -> list[Table]:
     """Those that have rows."""
     return [table for table in (_changes(comparison, language), _moved(comparison, language)) if table.rows]
 
 
-def _changes(comparison: Comparison, language: str) -> Table:
+def _changes(comparison: RehearsalComparison, language: str) -> Table:
     judgements = {"worse": _WORSE.in_language(language), "better": _BETTER.in_language(language), "": ""}
     rows = []
     for change in comparison.changes:
@@ -44,8 +44,8 @@ def _changes(comparison: Comparison, language: str) -> Table:
     return Table(_TITLE.in_language(language), columns, tuple(rows), note=note)
 
 
-def _moved(comparison: Comparison, language: str) -> Table:
-    def row(one: Difference) -> tuple[str, str, str]:
+def _moved(comparison: RehearsalComparison, language: str) -> Table:
+    def row(one: ReportDifference) -> tuple[str, str, str]:
         change = (_NEW if one.is_new else _GONE).in_language(language)
         return change, _KINDS[one.kind].in_language(language), clean_line(one.what.in_language(language))
 

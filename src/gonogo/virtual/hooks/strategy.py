@@ -1,0 +1,98 @@
+"""How a model is distributed, by name and sizes: ``DeepSpeed ZeRO-3``, ``FSDP2 4 × TP 2``, ``DDP 2 × TP 2 × PP 2``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+_WRAPPERS = {
+    "FSDPModule": "FSDP2",
+    "FullyShardedDataParallel": "FSDP",
+    "DistributedDataParallel": "DDP",
+    "DataParallel": "DataParallel",
+}
+_MEGATRON = "megatron.core.parallel_state"
+_OF_MEGATRON = (
+    ("TP", "get_tensor_model_parallel_world_size"),
+    ("PP", "get_pipeline_model_parallel_world_size"),
+    ("CP", "get_context_parallel_world_size"),
+    ("EP", "get_expert_model_parallel_world_size"),
+)
+_OF_A_MESH = (("tp", "TP"), ("tensor", "TP"), ("ep", "EP"), ("expert", "EP"), ("cp", "CP"), ("context", "CP"))
+"""What a dimension of a device mesh is, by a word of its name; another one holds samples."""
+
+
+def strategy_of(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -> str:
+    """The name and the sizes; empty where each process trains a model of its own. ``stage``: of ZeRO's engine."""
+    if stage is not None:
+        is_pipeline = any(type(module).__name__ == "PipelineModule" for module in (root, *wrappers))
+        return "DeepSpeed" + ",".join([" pipeline"] * is_pipeline + [f" ZeRO-{stage}"] * bool(stage))
+    of_megatron = _megatron([root, *wrappers])
+    if of_megatron:
+        return of_megatron
+    names = {base.__name__ for module in (*wrappers, *root.modules()) for base in type(module).__mro__}
+    said = next((said for name, said in _WRAPPERS.items() if name in names), "")
+    sizes = _mesh_sizes(root)
+    if said and sizes:
+        samples = sizes.pop("", 1)
+        return " × ".join([f"{said} {samples}", *(f"{name} {size}" for name, size in sizes.items())])
+    return said or ("TP (DTensor)" if any(_is_sharded(parameter) for parameter in root.parameters()) else "")
+
+
+def _megatron(wrapped: list[nn.Module]) -> str:
+    """Megatron-Core's groups, where a model is wrapped in its data parallelism."""
+    config = next((config for module in wrapped if (config := getattr(module, "ddp_config", None)) is not None), None)
+    state: Any = sys.modules.get(_MEGATRON)
+    if config is None or state is None:
+        return ""
+    name = "FSDP" if getattr(config, "use_megatron_fsdp", False) else "DDP"
+    sizes = [(name, _size(state, "get_data_parallel_world_size"))]
+    sizes += [(word, size) for word, function in _OF_MEGATRON if (size := _size(state, function)) > 1]
+    parts = [" × ".join(f"{word} {size}" for word, size in sizes)]
+    stages = _size(state, "get_virtual_pipeline_model_parallel_world_size")
+    if stages > 1:
+        parts.append(f"{stages} virtual stages")
+    if getattr(config, "use_distributed_optimizer", False):
+        parts.append("distributed optimizer")
+    return ", ".join(parts)
+
+
+def _size(state: Any, function: str) -> int:
+    """What one of Megatron-Core's functions says; 1 where it isn't there, or its group isn't made."""
+    try:
+        found = getattr(state, function)()
+    except (AttributeError, AssertionError):
+        return 1
+    return found if isinstance(found, int) else 1
+
+
+def _mesh_sizes(root: nn.Module) -> dict[str, int]:
+    """Of a mesh with more than one dimension in use: sizes by kind, samples first; empty for a plain one."""
+    meshes = {id(mesh): mesh for mesh in _meshes(root)}
+    sizes: dict[str, int] = {}
+    for mesh in meshes.values():
+        names = getattr(mesh, "mesh_dim_names", None) or ()
+        own: dict[str, int] = {}
+        for name, size in zip(names, mesh.shape, strict=False):
+            words = name.lower().replace("-", "_").split("_")
+            kind = next((kind for word, kind in _OF_A_MESH if word in words), "")
+            own[kind] = own.get(kind, 1) * size
+        sizes |= {kind: max(size, sizes.get(kind, 1)) for kind, size in own.items()}
+    model_parallel = {kind: size for kind, size in sizes.items() if kind and size > 1}
+    return {"": sizes.get("", 1), **model_parallel} if model_parallel else {}
+
+
+def _meshes(root: nn.Module) -> Iterator[Any]:
+    for parameter in root.parameters():
+        mesh = getattr(parameter, "device_mesh", None)
+        if mesh is not None:
+            yield mesh
+
+
+def _is_sharded(parameter: torch.Tensor) -> bool:
+    """Whether it is a DTensor of which each rank holds a part."""
+    return any(placement.is_shard() for placement in getattr(parameter, "placements", ()))
