@@ -28,10 +28,10 @@ def test_a_program_says_its_truth_and_was_really_run(program: Path) -> None:
 
 
 def test_no_verdict_that_is_kept_is_certain_and_wrong() -> None:
-    told = {
-        program.stem: programs.score(program, programs.kept()[program.stem]["verdict"])
-        for program in programs.programs([])
-    }
+    kept = programs.kept()
+    rehearsed = [one for one in programs.programs([]) if "verdict" in kept[one.stem]]
+    told = {one.stem: programs.score(one, kept[one.stem]["verdict"]) for one in rehearsed}
+    assert len(told) >= 40
     assert "certain and wrong" not in told.values(), told
 
 
