@@ -39,6 +39,7 @@ _STEPS_TOO_MANY = 8
 """A program that doesn't stop when its data ends is stopped after so many steps more than were asked for."""
 _STEPS_WHERE_CHEAP = 400
 _SECONDS_WHERE_CHEAP = 8.0
+_CLOCK_WHERE_CHEAP = 30.0
 """A loop of steps that cost little is let go on for so long, to its own end if that is near: what a program does at its
 fortieth step, at its last batch and behind its loop is then really run."""
 _PASSES_WITH_A_BATCH = 12
@@ -129,8 +130,8 @@ class Lifecycle:
         """What was left out of the run, by its place."""
         self.more_steps = 0
         """Steps to be made beyond the target: the ranks' data ends at different steps, or its end is worth seeing."""
-        self._enough_at: float | None = None
-        """The processor time at which the steps asked for had been made."""
+        self._enough_at: tuple[float, float] | None = None
+        """When the steps asked for had been made, in processor time and by the clock: a step may sleep."""
         self._went_on_cheaply = False
         self._later_passes = 0
         self._gave_nothing = False
@@ -213,7 +214,7 @@ class Lifecycle:
         self.ledger.step = self.step
         if self.enough:
             if self._enough_at is None:
-                self._enough_at = time.process_time()
+                self._enough_at = time.process_time(), time.monotonic()
             self._lead_on()
         if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY and not self._goes_on_cheaply():
             place = self.ledger.place()
@@ -226,8 +227,10 @@ class Lifecycle:
         if self._went_on_cheaply or self._enough_at is None or self.data_ended is not None:
             return False
         self._went_on_cheaply = True
-        taken = (time.process_time() - self._enough_at) / _STEPS_TOO_MANY
-        more = min(_STEPS_WHERE_CHEAP, int(_SECONDS_WHERE_CHEAP / max(taken, 1e-3)))
+        processor, clock = self._enough_at
+        taken = max((time.process_time() - processor) / _STEPS_TOO_MANY, 1e-3)
+        waited = max((time.monotonic() - clock) / _STEPS_TOO_MANY, 1e-3)
+        more = min(_STEPS_WHERE_CHEAP, int(_SECONDS_WHERE_CHEAP / taken), int(_CLOCK_WHERE_CHEAP / waited))
         everywhere = self.ask_left(more) if self.ask_left is not None else [more]
         if not everywhere:  # a rank has ended, or waits elsewhere
             return False
