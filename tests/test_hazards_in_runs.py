@@ -55,7 +55,7 @@ def test_a_bad_case_is_found_first(path: Path) -> None:
         assert severity is Severity.NOTE
     else:
         wanted = Certainty.LIKELY if kind.startswith("bad_likely") else Certainty.CERTAIN
-        if name == "training-step-hangs":
+        if name == "step-stands-still":
             wanted = Certainty.LIKELY
         assert (severity, certainty) == (Severity.ERROR, wanted)
     assert findings[0].ranks

@@ -185,7 +185,7 @@ def test_the_optimizers_own_operation_is_no_foreach(tmp_path: Path) -> None:
         "DTensor before calling distributed operators!\n"
     )
     finding = report_on(tmp_path, log).findings[0]
-    assert finding.hazard == "fsdp2-plain-parameters-among-dtensors"
+    assert finding.hazard == "fsdp2-plain-parameters-beside-dtensors"
     assert not any("foreach" in cure.en for cure in finding.cure)
     assert "lerp_" in finding.cause.en
 

@@ -180,7 +180,7 @@ def test_versions_that_do_not_fit_explain_the_import_that_fails_for_them(project
     (project / "requirements.txt").write_text(pins)
     (project / "train.py").write_text("import torch\nfrom torch import nn\nfrom transformers import AutoProcessor\n")
     report = judged(lazy_import())
-    assert told(report) == [("torchvision-torch-mismatch", "certain", (0,))]
+    assert told(report) == [("torchvision-of-other-torch", "certain", (0,))]
     assert report.verdict is Verdict.NO_GO
 
 
@@ -193,9 +193,9 @@ def test_versions_explain_nothing_that_is_raised_elsewhere(project: Path) -> Non
 
 def test_what_is_laid_over_is_what_the_run_has(project: Path) -> None:
     (project / "requirements.txt").write_text("torch==2.13.0\ntorchvision==0.29.0\n")
-    assert "torchvision-torch-mismatch" in [one.hazard for one in check_project(COMMAND).findings]
+    assert "torchvision-of-other-torch" in [one.hazard for one in check_project(COMMAND).findings]
     files = check_project(COMMAND, laid_over={"torchvision": "0.28.0"})
-    assert "torchvision-torch-mismatch" not in [one.hazard for one in files.findings]
+    assert "torchvision-of-other-torch" not in [one.hazard for one in files.findings]
 
 
 # -- a rehearsal that went past it -------------------------------------------------------------------------------------

@@ -232,7 +232,7 @@ def checkout(tmp_path: Path) -> Checkout:
 def test_a_hazard_is_found_by_the_name_that_it_had() -> None:
     formerly = Counter(name for hazard in all_hazards() for name in (hazard.name, *hazard.formerly))
     assert [name for name, count in formerly.items() if count > 1] == []
-    assert find_hazard("ranks-part-at-collective").name == "ranks-diverge-at-collective"
+    assert find_hazard("ranks-part-at-collective").name == "ranks-part-at-collective"
 
 
 def test_a_new_page_counts_at_the_next_call_and_a_removed_one_no_more(checkout: Checkout) -> None:

@@ -116,7 +116,7 @@ def _moment(number: int) -> Moment:
 
 def parted_report() -> Report:
     """A rehearsal whose ranks part: rank 0 in a branch of its own."""
-    cases = Path(__file__).parents[1] / "hazards" / "ranks-diverge-at-collective"
+    cases = Path(__file__).parents[1] / "hazards" / "ranks-part-at-collective"
     data = (cases / "bad_rehearsed_branch_on_rank.record.json").read_bytes()
     return rehearsal_report(msgspec.json.decode(data, type=RehearsalRecord))
 

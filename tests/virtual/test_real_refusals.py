@@ -78,7 +78,7 @@ def test_what_torch_raises_is_named(tmp_path: Path) -> None:
         "collective": "collective-of-cpu-tensor",
         "method": "fsdp2-method-outside-forward",
         "attribute": "attribute-of-wrapped-model",
-        "clipping": "fsdp2-plain-parameters-among-dtensors",
+        "clipping": "fsdp2-plain-parameters-beside-dtensors",
         "wide": "parallel-degrees-not-dividing-world",
     }
     assert found["collective"].certainty is Certainty.CERTAIN

@@ -64,7 +64,7 @@ def test_a_rank_whose_dump_has_no_call_of_the_group_has_a_dump(tmp_path: Path) -
     [
         ("collective-sizes-differ", {"input_sizes": [[3]]}),
         ("collective-sizes-differ", {"input_dtypes": ["Int"]}),
-        ("ranks-diverge-at-collective", {"profiling_name": "nccl:reduce_scatter"}),
+        ("ranks-part-at-collective", {"profiling_name": "nccl:reduce_scatter"}),
     ],
 )
 def test_calls_that_are_not_alike(hazard: str, changed: dict[str, Any], tmp_path: Path) -> None:

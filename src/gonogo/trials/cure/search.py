@@ -330,7 +330,7 @@ def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Ite
             yield of_fix(finding, fix)
     yield from memory_candidates(finding, trial)
     yield from release_candidates(finding, trial)
-    if hazard.theme == "zero3" or finding.hazard == "ranks-diverge-at-collective":
+    if hazard.theme == "zero3" or finding.hazard == "ranks-part-at-collective":
         yield from _lower_stage(finding, trial.run)
 
 

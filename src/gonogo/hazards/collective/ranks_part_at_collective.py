@@ -25,7 +25,7 @@ _ORDER = Text(
 )
 
 
-class RanksDivergeAtCollective(Hazard):
+class RanksPartAtCollective(Hazard):
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
         """A divergence that no narrower hazard explains."""
         divergence = rank_divergence(record)

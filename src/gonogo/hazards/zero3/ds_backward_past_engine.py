@@ -7,7 +7,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Scrip
 _NOT_SET_UP = Pattern(r"'\w*ZeroOptimizer\w*' object has no attribute '(?:ipg_index|ipg_buffer|ipg_\w+)'")
 
 
-class DsBackwardBypassesEngine(Hazard):
+class DsBackwardPastEngine(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """ZeRO's hooks in a bucket that only the engine's own backward sets up."""
         found = next(log.errors_of("AttributeError", says=_NOT_SET_UP), None)

@@ -22,7 +22,7 @@ _TRANSPORT = (
 )
 
 
-class TrainingStepHangs(Hazard):
+class StepStandsStill(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """A standstill in which nobody is waited for."""
         still = standstill(run)
