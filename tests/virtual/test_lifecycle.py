@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -122,7 +122,7 @@ def test_an_optimizer_that_is_made_is_seen(tmp_path: Path) -> None:
         assert session.life.has_optimizer
 
 
-def _through_a_generator(ended: StopIteration) -> BaseException:
+def _through_a_generator(end: Callable[[], StopIteration]) -> BaseException:
     """What ends a program that asks for its next batch by name, of a generator that goes through the loader."""
 
     class Loader:
@@ -130,7 +130,7 @@ def _through_a_generator(ended: StopIteration) -> BaseException:
             return self
 
         def __next__(self) -> None:
-            raise ended
+            raise end()
 
     def batches() -> Iterator[None]:
         yield from Loader()
@@ -147,8 +147,16 @@ def test_the_end_of_data_that_a_generator_hands_on_is_the_rehearsals(steps: int,
     life, _ = life_on_host()
     for _ in range(steps):
         life.step_done("the optimizer")
-    end = StopIteration()
-    life.end = end if ended else None
-    error = _through_a_generator(end)
-    assert error is not end
+    error = _through_a_generator(life.ended if ended else StopIteration)
+    assert error is not life.end
     assert life.is_of_no_data(error) == is_of_it
+
+
+def test_an_end_of_the_programs_own_after_the_datas_is_a_failure() -> None:
+    life, _ = life_on_host()
+    for _ in range(2):
+        life.step_done("the optimizer")
+    _through_a_generator(life.ended)
+    with pytest.raises(StopIteration) as own:
+        next(iter(()))
+    assert not life.is_of_no_data(own.value)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import CodeType
 from typing import Any
 
 import torch.distributed as dist
@@ -81,6 +84,26 @@ def _ended_in_generator(error: BaseException) -> bool:
     return type(error) is RuntimeError and isinstance(error.__cause__, StopIteration)
 
 
+def _generator_calls() -> set[tuple[CodeType, int]]:
+    """Where generators are asked for a value whose bodies are running now: the code that asks, and its line."""
+    calls = set()
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        if frame.f_code.co_flags & inspect.CO_GENERATOR:
+            calls.add((frame.f_back.f_code, frame.f_back.f_lineno))
+        frame = frame.f_back
+    return calls
+
+
+def _raised_at(error: BaseException) -> tuple[CodeType, int] | None:
+    entry = error.__traceback__
+    if entry is None:
+        return None
+    while entry.tb_next is not None:
+        entry = entry.tb_next
+    return entry.tb_frame.f_code, entry.tb_lineno
+
+
 class Lifecycle:
     """Phase and step of the program. ``target`` is the number of optimizer steps to make."""
 
@@ -119,6 +142,7 @@ class Lifecycle:
         """How many there were where the rehearsal ended the data, if that is known."""
         self.end: StopIteration | None = None
         """What ended the program's data last, where the rehearsal did."""
+        self._ended_generators: set[tuple[CodeType, int]] = set()
         self.data_ended: Assumption | None = None
         """Where the rehearsal first ended data before its end."""
         self.world = 1
@@ -266,6 +290,12 @@ class Lifecycle:
         self.ahead.was_ended = True
         self.data_ended = Assumption(what.en, self.ledger.place(), 1, what.zh)
 
+    def ended(self) -> StopIteration:
+        """What ends the program's data, to be raised where it asks for a batch."""
+        self.end = StopIteration()
+        self._ended_generators = _generator_calls()
+        return self.end
+
     def goes_round(self, *, anew: bool) -> bool:
         """Whether the program, which begins its data once more after enough steps, is given one batch of it.
 
@@ -285,10 +315,12 @@ class Lifecycle:
 
         A loop over none leaves its names without values, its sums without a number to divide by, and has no first. A
         loop that counts its steps asks for the next batch by name, and lets the end of the data end the program; where
-        a generator of its own goes through the loader, that end is another StopIteration than the loader's.
+        a generator of its own goes through the loader, Python raises another StopIteration, where that was asked.
         """
         end = error.__cause__ if _ended_in_generator(error) else error
-        if self.end is not None and (end is self.end or (self.enough and type(end) is StopIteration)):
+        if self.end is not None and end is self.end:
+            return True
+        if self.enough and type(end) is StopIteration and _raised_at(end) in self._ended_generators:
             return True
         kinds = (UnboundLocalError, ZeroDivisionError, StopIteration)
         empty = isinstance(error, kinds) and self.moment()[0] != "save"

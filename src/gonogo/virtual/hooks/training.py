@@ -364,8 +364,7 @@ class Batches:
     def _end(self) -> StopIteration:
         if self._life.data_ended is None and self._batches_left(1):
             self._life.end_data(self._given)
-        self._life.end = end = StopIteration()
-        return end
+        return self._life.ended()
 
     def _evaluation_left(self) -> int | None:
         """How many batches of an evaluation are left; None where the data doesn't tell."""
