@@ -1,11 +1,14 @@
 """The reader's pack: how large it is, by gonogo's count and by real tokenizers; and packs to give to readers.
 
     python benchmarks/pack.py [CASES.jsonl] [--write DIR] [--qwen FILE.tiktoken]
+    python benchmarks/pack.py CASES.jsonl... --readings benchmarks/pack_readings.jsonl
 
 CASES.jsonl has an object a line with ``id``, ``log``, ``cause`` and perhaps ``context`` (versions, files). Without it
 the hazards' test cases are taken. With --write, DIR gets for each case ``ID.log`` (with what was given beside it),
 ``ID.pack`` and, apart from them, ``causes.json``: give one reader the logs and another the packs, and count how many
-causes each names. Tokenizers that are not installed (bpe-openai, tiktoken) are left out.
+causes each names. --readings counts that: a line has a case's ``id`` and what was said of its ``log`` and its ``pack``
+(``cause``, ``sure``); it names the cause if all of the case's ``right`` patterns match. Tokenizers that are not
+installed (bpe-openai, tiktoken) are left out.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import re
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -80,17 +84,35 @@ def tokenizers(qwen: Path | None) -> dict[str, Count]:
     return found
 
 
+def count_readings(known: list[dict[str, Any]], readings: Path) -> None:
+    right = {case["id"]: case["right"] for case in known if "right" in case}
+    rows = [json.loads(line) for line in readings.read_text(encoding="utf-8").splitlines()]
+    for kind in ("log", "pack"):
+        named = [
+            (row[kind]["sure"], all(re.search(one, row[kind]["cause"], re.IGNORECASE) for one in right[row["id"]]))
+            for row in rows
+        ]
+        hits = sum(hit for _, hit in named)
+        sure = [hit for how, hit in named if how == "certain"]
+        print(f"{kind}: {hits} of {len(named)} named; {sum(sure)} of the {len(sure)} called certain")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", type=Path, nargs="?")
+    parser.add_argument("cases", type=Path, nargs="*")
     parser.add_argument("--write", type=Path)
     parser.add_argument("--qwen", type=Path)
+    parser.add_argument("--readings", type=Path)
     asked = parser.parse_args()
+    found = [case for path in asked.cases or [None] for case in cases(path)]
+    if asked.readings is not None:
+        count_readings(found, asked.readings)
+        return
     counts = tokenizers(asked.qwen)
     sizes: list[int] = []
     shares: dict[str, list[float]] = {name: [] for name in counts}
     causes: dict[str, str] = {}
-    for case in cases(asked.cases):
+    for case in found:
         with tempfile.TemporaryDirectory() as folder:
             made = packed(case, Path(folder))
         sizes.append(made.tokens)
