@@ -1,4 +1,5 @@
 import ast
+import re
 from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
@@ -64,7 +65,7 @@ class CacheWithGradientCheckpointing(Hazard):
 
 
 def _sizes(listed: str) -> list[int]:
-    return [int(size) for size in listed.split(",") if size.strip()]
+    return [int(size) for size in re.findall(r"\d{1,18}", listed)]
 
 
 def _one_doubled(saved: list[int], again: list[int]) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from gonogo.report.html.sections import sections
 from gonogo.report.json_ import report_object
 
 _STATIC = Path(__file__).parent / "static"
+_MAX_EMBEDDED = 2000
+_NOT_EMBEDDED = re.compile(r"[<>&\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _LANGUAGES = {"en": "English", "zh": "中文"}
 
 
@@ -64,8 +67,17 @@ def _whole_report(report: Report, language: str) -> list[str]:
     """The JSON of a rehearsal, so that its page can be compared with another."""
     if report.rehearsal is None or report.command != "rehearse":
         return []
-    whole = report_object(report, language)
+    whole = _shortened(report_object(report, language))
     return [f'<script type="application/json" id="report">{_embed_json(whole)}</script>']
+
+
+def _shortened(value: Any) -> Any:
+    """A report's JSON without the ends of very long texts, which a page doesn't show either."""
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_EMBEDDED else value[:_MAX_EMBEDDED] + "…"
+    if isinstance(value, dict):
+        return {key: _shortened(part) for key, part in value.items()}
+    return [_shortened(part) for part in value] if isinstance(value, list) else value
 
 
 def report_style() -> str:
@@ -105,4 +117,4 @@ def _hash(content: str) -> str:
 def _embed_json(data: dict[str, Any]) -> str:
     """JSON that no HTML parser takes for the end of its element, or for another."""
     plain = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    return plain.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return _NOT_EMBEDDED.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
