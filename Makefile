@@ -25,11 +25,10 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m 'not very_slow'
 
-# The slowest tests that .ci/run has time for: examples at full size and trained for real, strategies, frameworks (without
-# verl, whose releases of today need a TRL before 1.0 beside them).
+# The slowest tests that .ci/run has time for: examples at full size, saving, and two frameworks.
 test-more: setup
-	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m very_slow tests/examples tests/virtual/test_strategies.py \
-		tests/virtual/test_memory.py tests/virtual/test_saving.py tests/launchers/test_frameworks.py -k 'not axolotl and not two_nodes and not verl'
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m very_slow tests/examples/test_scenarios.py \
+		tests/virtual/test_saving.py tests/launchers/test_frameworks.py -k 'not launchers or trl_sft or llamafactory_train'
 
 # All tests. Takes hours; nightly in CI.
 test-all: setup

@@ -235,7 +235,7 @@ def test_an_old_deepspeed_is_laid_over(version: str, tmp_path: Path, monkeypatch
     said: list[str] = []
     overlay = build_overlay((f"deepspeed=={version}",), say=lambda text: said.append(text.en))
     assert str(overlay.versions["deepspeed"]) == version
-    assert any(f"installing deepspeed=={version}" in line for line in said)
+    assert any(line.startswith(("installing deepspeed", "building deepspeed")) for line in said)
     code = "from importlib.metadata import version; print(version('deepspeed'))"
     found = subprocess.run(
         [sys.executable, "-c", code], env=with_packages({}, overlay.folders), capture_output=True, text=True, check=True
