@@ -29,6 +29,7 @@ ROOM = 6 << 20
 """Bytes of all logs together that are kept and looked at."""
 MAX_ERRORS = 400
 """Different exceptions that are told apart."""
+_LINES_WORTH_IT = 2000
 
 GENERIC_WORDS = (
     "Traceback (most recent call last)", "─ Traceback", '  File "', "Error", "Exception", "error:", "ERROR", "fatal",
@@ -172,6 +173,8 @@ class FailureLog:
     def _candidates(self, pattern: Pattern) -> Iterator[int]:
         """The lines at which a match starts in the whole text, where blanks may match a line's end."""
         position = 0
+        if self._distinct is not None and pattern.search_bytes(self._distinct) is None:
+            return
         while position < len(self._text) and (match := pattern.search_bytes(self._text, position)):
             index = bisect_right(self._starts, match.start()) - 1
             position = self._starts[index + 1] if index + 1 < len(self._starts) else len(self._text)
@@ -183,7 +186,8 @@ class FailureLog:
 
     def has(self, text: str) -> bool:
         """True where some line has the literal, advice or not."""
-        return text.encode("utf-8", "replace") in self._text
+        looked_for = text.encode("utf-8", "replace")
+        return looked_for in (self._text if self._distinct is None or b"\n" in looked_for else self._distinct)
 
     def ranks_of(self, pattern: Pattern) -> tuple[int, ...]:
         """The ranks on whose lines the pattern matches."""
@@ -206,6 +210,14 @@ class FailureLog:
     @cached_property
     def _text(self) -> bytes:
         return b"".join(line.text.encode("utf-8", "replace") + b"\n" for line in self.lines)
+
+    @cached_property
+    def _distinct(self) -> bytes | None:
+        """Each line once; None where that saves little. Hundreds of patterns look through a log that repeats itself."""
+        texts = dict.fromkeys(line.text for line in self.lines)
+        if 2 * len(texts) > len(self.lines) or len(self.lines) < _LINES_WORTH_IT:
+            return None
+        return "\n".join(texts).encode("utf-8", "replace") + b"\n"
 
     @cached_property
     def _starts(self) -> list[int]:
