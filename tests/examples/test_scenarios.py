@@ -32,8 +32,9 @@ def contents(folder: Path) -> dict[str, str]:
 def rehearse(folder: Path, *arguments: str, gpus: str = "8xH100-80G") -> tuple[int, dict[str, Any]]:
     """Exit status and JSON report of ``gonogo rehearse`` in that folder. The folder must be left as it was."""
     before = contents(folder)
+    chosen = () if {"--environment", "--with"} & set(arguments) else ("--environment", "none")
     done = subprocess.run(
-        [sys.executable, "-m", "gonogo", "rehearse", "--yes", "--gpus", gpus, "--format", "json", *arguments],
+        [sys.executable, "-m", "gonogo", "rehearse", "--yes", "--gpus", gpus, "--format", "json", *chosen, *arguments],
         cwd=folder,
         env=os.environ | {"PYTHONDONTWRITEBYTECODE": ""},
         capture_output=True,
