@@ -79,8 +79,16 @@ class TestFilesThatOneRankMakes:
         assert "folder that the nodes do not share" in told
         assert "put /d" in told
 
-    def test_another_file_that_is_not_there(self, tmp_path: Path) -> None:
-        error = "FileNotFoundError: [Errno 2] No such file or directory: '/d/train.jsonl'\n"
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "/d/train.jsonl",
+            "/root/.cache/huggingface/hub/models--a--b/snapshots/0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c/config.json",
+            "/models/a/model.safetensors.index.json",
+        ],
+    )
+    def test_another_file_that_is_not_there(self, path: str, tmp_path: Path) -> None:
+        error = f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'\n"
         assert "share" not in sentence(report_on(tmp_path, frames("/home/me/train.py", "open(path)") + error))
 
 

@@ -59,12 +59,10 @@ _TENSORS = ("Tensor", "Parameter", "FakeTensor", "DTensor")
 _FLATTENED = compiled_when_used(r"^(?:optimizer|optim)\b|\.(?:exp_avg(?:_sq)?|step|momentum_buffer)$")
 _RANK_IN_KEY = compiled_when_used(r"(?:^|[._])(?:dp_?)?rank_?(\d{1,5})(?:$|[._])")
 _EXPERT_IN_KEY = compiled_when_used(r"(?:^|\.)(?:local_)?experts\.(\d{1,5})\.")
-_GENERATED = compiled_when_used(
-    r"[0-9a-f]{32}|(?:^|[/_.-])(?:index|indices|idx|indexes|cache|caches)(?:$|[/_.-])|\.(?:idx|npy|idx\.info)$"
-)
-_NOT_MADE = compiled_when_used(
-    r"(?i)\b(?:memory map|index|indices|cache)\b[^\n/]{0,40}(/\S{1,400})?[^\n]{0,20}\bnot found\b"
-)
+# A file that is looked up by a hash of what it was made from, or an array of indices. Not any name with "cache" or
+# "index" in it: a model's *.index.json and what lies in ~/.cache are downloads, which no rank builds.
+_GENERATED = compiled_when_used(r"(?:[0-9a-f]{16}[^/]*\.\w{1,12}|(?:^|[_.-])(?:idx|index|indices)\.(?:npy|npz|idx))$")
+_NOT_MADE = compiled_when_used(r"(?i)\bmemory map\b[^\n/]{0,40}(/\S{1,400})?[^\n]{0,20}\bnot found\b")
 _LENGTHS = compiled_when_used(r"len\((\w{1,60})\)\s*[:=]*\s*(\d{1,9})")
 _INHOMOGENEOUS = compiled_when_used(r"inhomogeneous shape|setting an array element with a sequence")
 
@@ -162,7 +160,11 @@ def _of_checkpoint_key(raised: RaisedException) -> Told:
 def _of_generated_file(raised: RaisedException) -> Told:
     """A file that the program makes itself, and that is not there: another rank made it elsewhere."""
     message = raised.message
-    path = message.subject if message.form == "no_file" and _GENERATED.search(message.subject.lower()) else ""
+    path = (
+        message.subject
+        if message.form == "no_file" and _GENERATED.search(message.subject.rpartition("/")[2].lower())
+        else ""
+    )
     if not path and message.form != "no_file" and (found := _NOT_MADE.search(message.text)):
         path = (found.group(1) or "").rstrip(".,'\"") or next(iter(message.paths), "")
     if not path:
