@@ -166,3 +166,32 @@ def test_a_module_that_compiles_itself_may_have_no_break_either(tmp_path: Path, 
         plain.compile()
         assert not refused(plain, one)
         assert not refused(Checked(2, 2, device="cuda"), one)
+
+
+def then_scaled(softmax: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """As Megatron-Core's fused cross entropy makes its gradient of what it has kept."""
+    softmax.view(-1, softmax.shape[-1])[rows, rows] -= 1
+    softmax.mul_(0.5)
+    return softmax.bfloat16()
+
+
+def at_last(softmax: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    softmax.mul_(0.5)
+    softmax[rows, rows] = 0
+    return softmax.bfloat16()
+
+
+@pytest.mark.parametrize(("function", "copies"), [(then_scaled, 1), (at_last, 0)])
+def test_an_input_written_by_position_is_copied_where_another_write_follows(
+    tmp_path: Path, function: Any, copies: int
+) -> None:
+    with virtual_session(tmp_path):
+        softmax, rows = torch.empty(1024, 1024, device="cuda"), torch.arange(1024, device="cuda")
+        for compile_, copied in ((lambda function: function, 0), (torch.compile, copies)):
+            run = compile_(function)
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+            run(softmax, rows)
+            more = torch.cuda.max_memory_allocated() - before
+            assert more // (1 << 20) == 2 + 4 * copied
+            assert torch.cuda.memory_allocated() == before

@@ -30,7 +30,10 @@ def arguments(settings: dict[str, object]) -> list[str]:
     for name, value in settings.items():
         if name in _PATHS or value is False:
             continue
-        words += [name] if value is True else [name, *str(value).replace("${REPEAT}", "1").split()]
+        text = str(value).replace("${REPEAT}", "1")
+        if text.startswith("[") and text.endswith("]"):  # the tests' way to write several words
+            text = text[1:-1]
+        words += [name] if value is True else [name, *text.split()]
     has_own = "--tokenizer-type" in settings and "--vocab-size" in settings
     return words if has_own else [*words, *_MADE_DATA]
 

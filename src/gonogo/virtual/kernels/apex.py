@@ -19,6 +19,7 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual.kernels.checks import check, on_accelerator
+from gonogo.virtual.kernels.flops import Computed, not_counted, of_product
 from gonogo.virtual.patching.patches import Patches
 
 _NAMES = ("scaled_upper_triang_masked_softmax_cuda", "scaled_masked_softmax_cuda", "scaled_softmax_cuda")
@@ -35,12 +36,12 @@ Written = Callable[[torch.Tensor], object]
 Assume = Callable[[Text], object]
 
 
-def install(patches: Patches, written: Written, assume: Assume) -> None:
+def install(patches: Patches, written: Written, assume: Assume, computed: Computed = not_counted) -> None:
     """Have programs import them; the first call is an assumption."""
     for name in _NAMES:
         patches.item(sys.modules, name, _softmax(name, written, assume))
-    for make in (_weight_gradients, _fast_layer_norm, _layer_norm):
-        module = make(written, assume)
+    made = (_fast_layer_norm(written, assume), _layer_norm(written, assume))
+    for module in (_weight_gradients(written, assume, computed), *made):
         patches.item(sys.modules, module.__name__, module)
     sys.meta_path.append(_OfMegatron)
     patches.on_undo(lambda: sys.meta_path.remove(_OfMegatron))
@@ -80,13 +81,15 @@ def _batches_of_block(queries: int, keys: int, batches: int, heads: int) -> int:
     return _THREADS // min(power, _WARP) * (2 if power <= _SHORT else 1)
 
 
-def _weight_gradients(written: Written, assume: Assume) -> ModuleType:
+def _weight_gradients(written: Written, assume: Assume, computed: Computed) -> ModuleType:
     def accumulate(inputs: torch.Tensor, gradient: torch.Tensor, main_grad: torch.Tensor) -> None:
         assume(_PRODUCTS)
         for tensor in (inputs, gradient, main_grad):
             check(on_accelerator(tensor), f"Expected a CUDA tensor, but got a tensor on {tensor.device}")
         shape = (gradient.shape[-1], inputs.shape[-1])
         check(tuple(main_grad.shape) == shape, f"main_grad must have shape {shape}, but has {tuple(main_grad.shape)}")
+        rows = gradient.numel() // gradient.shape[-1]
+        computed(of_product(shape[0], rows, shape[1]), inputs, gradient, main_grad, main_grad)
         written(main_grad)
 
     module = ModuleType("fused_weight_gradient_mlp_cuda")

@@ -21,6 +21,7 @@ from gonogo.virtual.kernels import (
     transformer_engine,
     triton,
 )
+from gonogo.virtual.kernels.flops import Computed
 from gonogo.virtual.patching.patches import Patches
 
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins")
@@ -40,25 +41,26 @@ def install(
     written: Callable[[torch.Tensor], object],
     assume: Callable[[Text], object],
     compute_capability: tuple[int, int],
+    computed: Computed,
     absent: Collection[str] = (),
 ) -> Callable[[], None]:
     """Put all of them in place; returns the undo. ``namespaces``: where the mode looks up operators' handlers.
 
-    ``absent``: packages that the run surely has not.
+    ``computed`` is told of the work of each kernel; ``absent``: packages that the run surely has not.
     """
     patches = Patches()
     bitsandbytes.install(patches, namespaces, written, assume)
     triton.install(patches, written, assume, compute_capability)
     torchvision.install(patches, assume)
     torchaudio.install(patches, assume)
-    apex.install(patches, written, assume)
-    transformer_engine.install(patches, written, assume, compute_capability)
+    apex.install(patches, written, assume, computed)
+    transformer_engine.install(patches, written, assume, compute_capability, computed)
     installed = find_spec("flash_attn") is not None
     assumed = _LOADS if installed else flash_attention.ASSUMED
-    kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed)
+    kernels = flash_attention.FlashAttention(written, assume, compute_capability, assumed, computed)
     patches.item(sys.modules, "flash_attn_2_cuda", kernels)
     if find_spec("xformers") is None and "xformers" not in absent:
-        own = flash_attention.FlashAttention(written, assume, compute_capability, _HAS_XFORMERS)
+        own = flash_attention.FlashAttention(written, assume, compute_capability, _HAS_XFORMERS, computed)
         patches.item(sys.modules, "xformers._C_flashattention", own)
         sys.path.append(_XFORMERS)
         patches.on_undo(lambda: sys.path.remove(_XFORMERS))

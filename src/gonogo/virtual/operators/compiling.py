@@ -23,7 +23,7 @@ from torch import nn
 from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.dispatch.kernel_checks import Compiled
-from gonogo.virtual.operators import whole_graphs
+from gonogo.virtual.operators import compiled_regions, whole_graphs
 from gonogo.virtual.patching.after_import import after_import, import_within
 from gonogo.virtual.patching.patches import Patches
 
@@ -79,7 +79,7 @@ def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[]
 
         @functools.wraps(model)
         def called(*args: Any, **kwargs: Any) -> Any:
-            return made()(*args, **kwargs)
+            return compiled_regions.run(made(), args, kwargs) if compiles else made()(*args, **kwargs)
 
         return called
 

@@ -19,9 +19,11 @@ aten = torch.ops.aten
 def _copy(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     """``copy_``: a whole storage overwritten with known values is known again."""
     target, source = args[0], args[1]
-    if type(target) is not VirtualTensor or type(source) is not VirtualTensor:
+    if type(target) is not VirtualTensor:
         return mode.run(mode.operator(func), args, kwargs)
-    becomes_known = contents.is_known(source) and not contents.is_known(target) and contents.covers_storage(target)
+    # What ranks send is real: a collective's result is copied from it.
+    has_values = contents.is_known(source) if isinstance(source, VirtualTensor) else source.device.type == "cpu"
+    becomes_known = has_values and not contents.is_known(target) and contents.covers_storage(target)
     if becomes_known and target.cell.nbytes <= contents.limit_of(target._device):
         contents.give_number(target, 0)
     return mode.run(mode.operator(func), args, kwargs)

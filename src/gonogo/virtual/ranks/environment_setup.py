@@ -30,6 +30,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import WorkerPlan
 from gonogo.virtual.sandbox import addresses, hub, metrics, moving, network, prepared, spawned, trackers
 from gonogo.virtual.tensor import CPU, VirtualTensor
+from gonogo.virtual.tracing import work
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import contents
 from gonogo.virtual.weights import opened_files, readers, saving, sharded_saves
@@ -81,7 +82,7 @@ def install(
     capability = plan.accelerator.compute_capability
     table = read_prepared(Path(plan.prepared)) if plan.prepared else None
     absent = table.absent if table is not None else ()
-    undo.append(libraries.install(NAMESPACE_HANDLERS, _on_tensor_written, assume, capability, absent))
+    undo.append(libraries.install(NAMESPACE_HANDLERS, _on_tensor_written, assume, capability, work.computed, absent))
     undo.append(older_deepspeed.install(assume))
     undo.append(network.install(lambda host: note(f"the network was asked for and is not here: {host}")).undo)
     undo.append(trackers.install())

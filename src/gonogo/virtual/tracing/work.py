@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -46,6 +47,12 @@ def watch(session: Any) -> None:
 def counting() -> contextlib.AbstractContextManager[object]:
     """For the program: what runs within it is counted, where someone watches."""
     return _watched[0] if _watched else contextlib.nullcontext()
+
+
+def computed(flops: int, *operands: torch.Tensor) -> None:
+    """Count a kernel that has a stand-in: no operator of PyTorch's goes by for it."""
+    for mode in _watched:
+        mode.count(flops, operands)
 
 
 def phases() -> tuple[PhaseWork, ...]:
@@ -113,7 +120,12 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if any(on_host):
             _count_copy(work, out)
             return out
-        flops = private.flops(func, args, kwargs or {}, out)
+        self.count(private.flops(func, args, kwargs or {}, out), operands)
+        return out
+
+    def count(self, flops: int, operands: Sequence[torch.Tensor]) -> None:
+        """Count a kernel on the accelerator, by what it computes and what it reads and writes."""
+        work = self._by_phase[self._life.step, self._life.phase]
         moved = sum(tensor.numel() * tensor.element_size() for tensor in operands)
         work.flops += flops
         work.memory_bytes += moved
@@ -123,7 +135,6 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         else:
             work.short_seconds += seconds
             work.short_operators += 1
-        return out
 
 
 def _count_collective(work: _Work, func: Any, args: Any) -> None:

@@ -5,8 +5,9 @@ What is kept for the backward, which workspaces are held and when, which attenti
 and dtypes that its C++ gives and what it allocates on the way. The wheel ``transformer_engine`` on PyPI is that Python,
 for any machine; it refuses to be imported where the libraries are missing that its other parts bring.
 
-FP8 and the other quantized recipes are not covered: asked for, they say so. Read in transformer_engine/pytorch/csrc of
-2.6 to 2.18; tried with 2.17.1.
+FP8 is covered in delayed, current and block scaling and MXFP8, for products, norms and activations; attention in FP8,
+NVFP4 and products that overlap with communication are not: asked for, they say so. Read in
+transformer_engine/pytorch/csrc of 2.6 to 2.18; tried with 2.17.1.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 import torch
 
 from gonogo.finding import Text
+from gonogo.virtual.kernels.flops import Computed, not_counted
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import ASSUMED
 from gonogo.virtual.kernels.transformer_engine.module import NAME, make_module
 from gonogo.virtual.patching.after_import import after_import, import_within
@@ -37,10 +39,11 @@ def install(
     written: Callable[[torch.Tensor], object],
     assume: Callable[[Text], object],
     compute_capability: tuple[int, int],
+    computed: Computed = not_counted,
 ) -> None:
     """Have Transformer Engine's Python find its compiled module once the program imports it."""
     patches.on_undo(import_within("transformer_engine.common", _without_libraries))
-    module = make_module(written, assume, compute_capability)
+    module = make_module(written, assume, compute_capability, computed)
 
     def replace_loader(common: ModuleType) -> None:
         def load_framework_extension(framework: str) -> None:

@@ -15,12 +15,8 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
-from gonogo.virtual.kernels.transformer_engine.compiled_functions import (
-    ATTENTION,
-    CUDNN,
-    NOT_COVERED,
-    CompiledFunctions,
-)
+from gonogo.virtual.kernels.flops import lengths_of, of_attention
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import ATTENTION, CUDNN, CompiledFunctions
 from gonogo.virtual.kernels.transformer_engine.constants import (
     BiasType,
     DType,
@@ -30,6 +26,7 @@ from gonogo.virtual.kernels.transformer_engine.constants import (
     QkvLayout,
     SoftmaxType,
 )
+from gonogo.virtual.kernels.transformer_engine.quantized import NOT_COVERED
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -47,7 +44,7 @@ class Attention(CompiledFunctions):
         return CUDNN
 
     def get_fused_attn_backend(self, *arguments: Any) -> Any:
-        """``nvte_get_fused_attn_backend`` for a cuDNN of 9.13.1 or newer; FP8's is never chosen."""
+        """``nvte_get_fused_attn_backend`` for a cuDNN of 9.13.1 or newer. In FP8 it isn't covered."""
         mask = _of(arguments, MaskType).name.removeprefix("NVTE_")
         bias = _of(arguments, BiasType).name.removeprefix("NVTE_")
         query = next(value for value in arguments if isinstance(value, DType) or _is_dtype(value))
@@ -55,6 +52,8 @@ class Attention(CompiledFunctions):
         last = max(place for place, value in enumerate(arguments) if isinstance(value, MaskType | SoftmaxType))
         dropout, _, _, length_q, length_kv, size_qk, size_v, left, _, *flags = arguments[last + 1 :]
         deterministic = bool(flags[2]) if len(flags) > 2 else False
+        if int(query) in (DType["kFloat8E4M3"], DType["kFloat8E5M2"]):
+            raise UnsupportedOperator("attention in FP8", NOT_COVERED)
         major = self._capability[0]
         layout = _of(arguments, QkvLayout).name
         fits = (
@@ -102,6 +101,7 @@ class Attention(CompiledFunctions):
         heads = dimensions["H"]
         batch = lengths_q.numel() - 1
         packed = "T" in format_q and self._capability[0] in (9, 10)
+        self._count(lengths_q, lengths_kv, arguments[:2], heads, (q, k, v, out))
         rows = (dimensions["T"], heads, 1) if packed else (batch, heads, length_q, 1)
         found = [out, self._new(rows, torch.float32, q)]
         after_generator = max(place for place, value in enumerate(arguments) if type(value) is int)
@@ -133,6 +133,8 @@ class Attention(CompiledFunctions):
         query, key = (dict(zip(letters, one.shape, strict=True)) for letters, one in ((format_q, q), (format_kv, k)))
         heads, of_keys, size = query["H"], key["H"], query["D"]
         batch = lengths_q.numel() - 1
+        moved = (q, k, v, out, dout, dq, dk, dv)
+        self._count(lengths_q, lengths_kv, arguments[:2], heads, moved, backward=True)
         rows = query.get("T", batch * length_q)
         key_rows = key.get("T", batch * length_kv)
         workspace = rows * heads * 4
@@ -150,6 +152,18 @@ class Attention(CompiledFunctions):
         softmax = next((value for value in arguments if isinstance(value, SoftmaxType)), None)
         learned = softmax is not None and softmax.name != "NVTE_VANILLA_SOFTMAX"
         return [dq, dk, dv, of_bias, self._new((1, heads, 1, 1), torch.float32, q) if learned else None]
+
+    def _count(
+        self,
+        lengths_q: torch.Tensor,
+        lengths_kv: torch.Tensor,
+        longest: Sequence[Any],
+        heads: int,
+        moved: Sequence[torch.Tensor],
+        backward: bool = False,
+    ) -> None:
+        lengths = lengths_of(lengths_q, lengths_kv, *longest)
+        self._computed(of_attention(heads, lengths, moved[0].shape[-1], moved[2].shape[-1], backward=backward), *moved)
 
     def _gradients(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, format_q: str, format_kv: str, layout: str

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 
 from gonogo.finding import Text
 from gonogo.virtual.kernels.checks import check, on_accelerator
+from gonogo.virtual.kernels.flops import Computed, not_counted
+from gonogo.virtual.kernels.transformer_engine import quantized
 from gonogo.virtual.unsupported import UnsupportedOperator
 
-NOT_COVERED = Text(
-    "gonogo's stand-in for Transformer Engine's compiled library covers training in bf16, fp16 and fp32 only",
-    "gonogo 对 Transformer Engine 编译库的替身只支持 bf16、fp16 和 fp32 训练",
-)
 ASSUMED = Text(
     "Transformer Engine's compiled library and cuDNN {cudnn} load on the machine",
     "Transformer Engine 的编译库和 cuDNN {cudnn} 能在机器上加载",
@@ -32,10 +30,12 @@ class CompiledFunctions:
         written: Callable[[torch.Tensor], object],
         assume: Callable[[Text], object],
         compute_capability: tuple[int, int],
+        computed: Computed = not_counted,
     ) -> None:
         self._written = written
         self._assume = assume
         self._capability = compute_capability
+        self._computed = computed
 
     def _new(self, shape: Sequence[int], dtype: torch.dtype, like: torch.Tensor) -> Any:
         """Memory with unknown content, on the device of a tensor."""
@@ -43,24 +43,48 @@ class CompiledFunctions:
         self._written(made)
         return made
 
-    @staticmethod
-    def _known(numbers: torch.Tensor) -> list[int] | None:
-        """Their values, where they are known."""
-        mode = getattr(type(numbers), "virtual_mode", None)
-        known = mode.known_values(numbers) if mode is not None else numbers
-        return None if known is None else [int(number) for number in known.tolist()]
+    def _on(self, device: Any, pin_memory: bool = False) -> Callable[[Sequence[int], torch.dtype], torch.Tensor]:
+        """Makes memory with unknown content on a device."""
 
-    def _takes(self, *operands: Any, quantizer: Any = None) -> None:
-        """What every kernel of bf16 training asks of what it is given: plain tensors on the accelerator."""
+        def new(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+            made = torch.empty(tuple(shape), dtype=dtype, device=device, pin_memory=pin_memory)
+            self._written(made)
+            return made
+
+        return new
+
+    def _output(
+        self, shape: Sequence[int], dtype: torch.dtype, like: Any, quantizer: Any, fused: Collection[str] = ()
+    ) -> Any:
+        """What a kernel gives: plain, or in FP8.
+
+        Where the kernel doesn't write FP8 itself (``fused``: the recipes for which it does), its result is quantized
+        after it, and let go.
+        """
+        new = self._on(like.device)
+        if quantizer is None:
+            return new(shape, dtype)
+        out = quantized.empty(quantizer, shape, dtype, self._capability, new)
+        if quantized.kind_of(quantizer) not in fused:
+            between = new(shape, dtype)
+            quantized.fill(quantizer, new)
+            self._computed(0, between, *quantized.memory_of(out))
+        return out
+
+    def _takes(self, *operands: Any) -> None:
+        """What every kernel asks of what it is given: plain tensors on the accelerator."""
         self._assume(ASSUMED)
         for operand in operands:
             if isinstance(operand, torch.Tensor) and type(operand).__module__.startswith("transformer_engine."):
-                raise UnsupportedOperator(type(operand).__name__, NOT_COVERED)
+                raise UnsupportedOperator(type(operand).__name__, quantized.NOT_COVERED)
             if not isinstance(operand, torch.Tensor):
-                raise UnsupportedOperator(type(operand).__name__, NOT_COVERED)
+                raise UnsupportedOperator(type(operand).__name__, quantized.NOT_COVERED)
             check(on_accelerator(operand), f"Expected a CUDA tensor, but got a tensor on {operand.device}")
-        if quantizer is not None:
-            raise UnsupportedOperator(type(quantizer).__name__, NOT_COVERED)
+
+    def _takes_any(self, *operands: Any) -> None:
+        """As :meth:`_takes`, of tensors in FP8, too."""
+        for operand in operands:
+            self._takes(*(quantized.memory_of(operand) if quantized.is_quantized(operand) else [operand]))
 
 
 def two_dimensional(shape: Sequence[int]) -> tuple[int, int]:

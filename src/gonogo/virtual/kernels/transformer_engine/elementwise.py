@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
+from gonogo.virtual.kernels.transformer_engine import quantized
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions, two_dimensional
 from gonogo.virtual.kernels.transformer_engine.constants import QkvFormat, torch_dtype
 
@@ -19,6 +20,8 @@ _BACKWARD = (
     *("dglu", "dgelu", "dgeglu", "dqgelu", "dqgeglu", "drelu", "dreglu", "dsrelu", "dsreglu", "dsilu", "dswiglu"),
     *("clamped_dswiglu", "dsituglu"),
 )
+_IN_THE_KERNEL = (quantized.DELAYED, quantized.MXFP8)
+"""Recipes in which an activation's kernel writes FP8 itself."""
 _WITH_BIAS = ("dbias_dgelu", "dbias_dsilu", "dbias_drelu", "dbias_dqgelu", "dbias_dsrelu")
 
 
@@ -59,13 +62,17 @@ class Norms(CompiledFunctions):
     def _normalized(
         self, input: torch.Tensor, weight: torch.Tensor, out: torch.Tensor | None, quantizer: Any, otype: Any
     ) -> tuple[Any, int]:
-        self._takes(input, weight, quantizer=quantizer)
+        self._takes(input, weight)
         rows, columns = two_dimensional(input.shape)
         check(weight.numel() == columns, "Gamma must have the same length as hidden size.")
         if out is None:
-            out = self._new(input.shape, torch_dtype(otype), input)
+            out = self._output(input.shape, torch_dtype(otype), input, quantizer, (quantized.DELAYED,))
         else:
-            self._written(out)
+            for part in quantized.memory_of(out) or [out]:
+                self._written(part)
+            if quantizer is not None and quantized.kind_of(quantizer) != quantized.DELAYED:
+                self._new(input.shape, torch_dtype(otype), input)
+                quantized.fill(quantizer, self._on(input.device))
         return out, rows
 
     def layernorm_bwd(
@@ -113,14 +120,14 @@ class Activations(CompiledFunctions):
         return found | dict.fromkeys(_WITH_BIAS, self._backward_with_bias)
 
     def _forward(self, halves: int, input: torch.Tensor, quantizer: Any, *settings: Any, **named: Any) -> Any:
-        self._takes(input, quantizer=quantizer)
+        self._takes(input)
         *rows, last = input.contiguous().shape
-        return self._new((*rows, last // halves), input.dtype, input)
+        return self._output((*rows, last // halves), input.dtype, input, quantizer, _IN_THE_KERNEL)
 
     def _backward(self, grad: torch.Tensor, fwd_input: torch.Tensor, quantizer: Any, *rest: Any, **named: Any) -> Any:
-        self._takes(grad, fwd_input, quantizer=quantizer)
+        self._takes(grad, fwd_input)
         kept = [grad.contiguous(), fwd_input.contiguous()]
-        return self._new(kept[1].shape, fwd_input.dtype, fwd_input)
+        return self._output(kept[1].shape, fwd_input.dtype, fwd_input, quantizer, _IN_THE_KERNEL)
 
     def _backward_with_bias(self, grad: torch.Tensor, fwd_input: torch.Tensor, quantizer: Any) -> list[Any]:
         gradient = self._backward(grad, fwd_input, quantizer)

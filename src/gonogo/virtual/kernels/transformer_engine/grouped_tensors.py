@@ -9,7 +9,10 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check, on_accelerator
+from gonogo.virtual.kernels.flops import known_numbers
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
+from gonogo.virtual.kernels.transformer_engine.quantized import NOT_COVERED
+from gonogo.virtual.unsupported import UnsupportedOperator
 
 _DATA = ("rowwise_data", "columnwise_data")
 _ALIGNMENT = 16
@@ -37,7 +40,7 @@ class GroupedTensors(CompiledFunctions):
         return sizes, [self._offsets(sizes, stride, zero=zero, dtype=dtype) for stride, zero, dtype in kinds]
 
     def _offsets(self, sizes: torch.Tensor, stride: int, *, zero: bool, dtype: torch.dtype) -> torch.Tensor:
-        known = self._known(sizes)
+        known = known_numbers(sizes)
         if known is None:
             return self._new((sizes.numel() + zero,), dtype, sizes)  # type: ignore[no-any-return]
         sums = [stride * end for end in itertools.accumulate(known)]
@@ -82,7 +85,9 @@ class GroupedTensors(CompiledFunctions):
     def _takes_group(self, group: Any) -> None:
         quantizer = getattr(group, "quantizer", None)
         members = _memory_of(group)
-        self._takes(*([] if quantizer is not None else members), quantizer=quantizer)
+        if quantizer is not None:
+            raise UnsupportedOperator(f"grouped {type(quantizer).__name__}", NOT_COVERED)
+        self._takes(*members)
         check(all(on_accelerator(tensor) for tensor in members), "Expected a CUDA tensor")
 
 

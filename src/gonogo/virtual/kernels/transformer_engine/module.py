@@ -9,33 +9,33 @@ from typing import Any
 import torch
 
 from gonogo.finding import Text
+from gonogo.virtual.kernels.flops import Computed, not_counted
 from gonogo.virtual.kernels.transformer_engine.attention import Attention
-from gonogo.virtual.kernels.transformer_engine.compiled_functions import NOT_COVERED, CompiledFunctions
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
 from gonogo.virtual.kernels.transformer_engine.constants import ENUMERATIONS
 from gonogo.virtual.kernels.transformer_engine.elementwise import Activations, Dropout, Norms, Rotary, Softmax
 from gonogo.virtual.kernels.transformer_engine.experts import Permutation, Router
 from gonogo.virtual.kernels.transformer_engine.grouped_tensors import GroupedTensors
 from gonogo.virtual.kernels.transformer_engine.optimizers import Optimizers
 from gonogo.virtual.kernels.transformer_engine.products import Products
+from gonogo.virtual.kernels.transformer_engine.quantized import NOT_COVERED
+from gonogo.virtual.kernels.transformer_engine.recipes import Recipes
 from gonogo.virtual.kernels.transformer_engine.sequences import Sequences
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 NAME = "transformer_engine_torch"
 _PARTS = (
     *(Products, GroupedTensors, Norms, Activations, Rotary, Softmax, Dropout, Attention, Router, Permutation),
-    *(Optimizers, Sequences),
+    *(Optimizers, Sequences, Recipes),
 )
 _QUANTIZING = """
-bgrad_group_quantize compute_amax create_empty_quantized_tensor dequantize fp8_block_scaling_compute_partial_amax
-fp8_block_scaling_partial_cast fp8_transpose fused_amax_and_scale_update_after_reduction group_dequantize group_quantize
-group_requantize_inplace grouped_swizzle_for_gemm multi_tensor_adam_fp8 multi_tensor_compute_scale_and_scale_inv
-multi_tensor_compute_scale_inv_e8m0 multi_tensor_quantize multi_tensor_swizzle_scales_for_gemm_
-multi_tensor_swizzle_scales_for_gemm_unchecked_ mxfp8_scaling_compute_partial_amax mxfp8_scaling_partial_cast
-nvfp4_2d_compute_partial_amax nvfp4_2d_multi_tensor_transpose nvfp4_2d_partial_cast nvfp4_2d_scale_transpose
-nvfp4_compute_global_scale nvfp4_compute_per_block_scale nvfp4_data_transpose nvfp4_expand_scale_to_fp8
-nvfp4_fused_scale nvfp4_group_quantize_with_amax nvfp4_multi_tensor_2d_partial_cast
-nvfp4_multi_tensor_compute_partial_amax nvfp4_multi_tensor_fused_scale nvfp4_quantize_with_amax quantize
-swizzle_scales_for_gemm_ get_device_pointer_for_data_and_scales
+bgrad_group_quantize get_device_pointer_for_data_and_scales group_dequantize group_quantize group_requantize_inplace
+grouped_swizzle_for_gemm multi_tensor_compute_scale_and_scale_inv multi_tensor_compute_scale_inv_e8m0
+multi_tensor_swizzle_scales_for_gemm_ multi_tensor_swizzle_scales_for_gemm_unchecked_ nvfp4_2d_compute_partial_amax
+nvfp4_2d_multi_tensor_transpose nvfp4_2d_partial_cast nvfp4_2d_scale_transpose nvfp4_compute_global_scale
+nvfp4_compute_per_block_scale nvfp4_data_transpose nvfp4_expand_scale_to_fp8 nvfp4_fused_scale
+nvfp4_group_quantize_with_amax nvfp4_multi_tensor_2d_partial_cast nvfp4_multi_tensor_compute_partial_amax
+nvfp4_multi_tensor_fused_scale nvfp4_quantize_with_amax
 """
 _OTHERS = """
 bulk_overlap_ag_with_external_gemm convert_host_pointers_to_tensor create_nvshmem_tensor
@@ -58,7 +58,10 @@ class _FP8TensorMeta:
 
 
 def make_module(
-    written: Callable[[torch.Tensor], object], assume: Callable[[Text], object], compute_capability: tuple[int, int]
+    written: Callable[[torch.Tensor], object],
+    assume: Callable[[Text], object],
+    compute_capability: tuple[int, int],
+    computed: Computed = not_counted,
 ) -> ModuleType:
     """The module, for devices of a compute capability."""
     module = ModuleType(NAME, __doc__)
@@ -66,7 +69,7 @@ def make_module(
     names |= {name: _unwritten(name) for name in (*_QUANTIZING.split(), *_OTHERS.split())}
     names |= {name: type(name, (_Unwritten,), {}) for name in _CLASSES.split()}
     for part in _PARTS:
-        names |= _functions_of(part(written, assume, compute_capability))
+        names |= _functions_of(part(written, assume, compute_capability, computed))
     for name, value in names.items():
         setattr(module, name, value)
     return module

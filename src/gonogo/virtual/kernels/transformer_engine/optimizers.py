@@ -12,7 +12,9 @@ from gonogo.virtual.kernels.transformer_engine.compiled_functions import Compile
 
 _BLOCKS = 320
 _READ_FIRST = {
-    **dict.fromkeys(("multi_tensor_adam", "multi_tensor_adam_param_remainder", "multi_tensor_sgd"), 1),
+    **dict.fromkeys(
+        ("multi_tensor_adam", "multi_tensor_adam_fp8", "multi_tensor_adam_param_remainder", "multi_tensor_sgd"), 1
+    ),
     **dict.fromkeys(("multi_tensor_adam_capturable", "multi_tensor_adam_capturable_master"), 1),
     **dict.fromkeys(("multi_tensor_scale", "multi_tensor_scale_tensor"), 1),
 }

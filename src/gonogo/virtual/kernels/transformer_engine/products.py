@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
-from gonogo.virtual.kernels.transformer_engine.compiled_functions import NOT_COVERED, CompiledFunctions, two_dimensional
+from gonogo.virtual.kernels.flops import of_product
+from gonogo.virtual.kernels.transformer_engine import quantized
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions, two_dimensional
 from gonogo.virtual.kernels.transformer_engine.constants import torch_dtype
 from gonogo.virtual.unsupported import UnsupportedOperator
 
@@ -46,23 +48,30 @@ class Products(CompiledFunctions):
         """[D, gradient of the bias, input of GELU, extra output]."""
         check(A is not None, "Tensor A has not been provided")
         check(B is not None, "Tensor B has not been provided")
-        self._takes(A, B, workspace, quantizer=quantizer)
+        self._takes_any(A, B, workspace)
         if comm_overlap is not None:
-            raise UnsupportedOperator("generic_gemm with comm_overlap", NOT_COVERED)
-        shape = _output_shape(A.shape, transA, B.shape, transB)
+            raise UnsupportedOperator("generic_gemm with comm_overlap", quantized.NOT_COVERED)
+        shape = _output_shape(A.size(), transA, B.size(), transB)
+        self._check_layouts(A, not transA, "A")
+        self._check_layouts(B, transB, "B")
         check(accumulate or not beta, "Trying to use non-zero beta while not accumulating into D tensor.")
         dtype = A.dtype if output_dtype is None else torch_dtype(output_dtype)
+        # A product of tensors with a scale each writes FP8 itself, where the next scale is known before.
+        one_scale = any(hasattr(operand, "_transpose") for operand in (A, B))
         if D is None:
-            D = self._new(shape, dtype, A)
+            D = self._output(shape, dtype, A, quantizer, (quantized.DELAYED,) if one_scale else ())
         else:
             check(tuple(D.shape) == shape, f"GEMM output has invalid dims (expected {shape}, got {tuple(D.shape)})")
             self._written(D)
+        self._reorder_scales(A, B)
+        self._count(A, transA, shape, (A, B, D))
         gradient = None
         if bias is not None and grad:
-            gradient = self._new((B.shape[-1],), D.dtype, A)
+            gradient = self._new((B.size()[-1],), dtype, A)
         elif bias is not None and not bias.is_contiguous():
             bias.contiguous()
-        before_gelu = self._new(shape, D.dtype, A) if gelu and not grad else None
+        of_gelu = torch_dtype(bias_type) if quantized.is_quantized(A) or quantized.is_quantized(B) else dtype
+        before_gelu = self._new(shape, of_gelu, A) if gelu and not grad else None
         return [D, gradient, before_gelu, extra_output]
 
     def te_general_grouped_gemm(
@@ -86,10 +95,13 @@ class Products(CompiledFunctions):
         math_sm_count: int,
     ) -> list[torch.Tensor]:
         """A product for each expert, written into D; returns the biases, or their gradients."""
-        self._takes(*A, *B, *workspace)
+        self._takes_any(*A, *B, *workspace)
         check(not single_output or D is not None, "not implemented, D should be allocated for single output case.")
         for number, (a, b) in enumerate(zip(A, B, strict=True)):
-            shape = _output_shape(a.shape, transa, b.shape, transb)
+            shape = _output_shape(a.size(), transa, b.size(), transb)
+            self._check_layouts(a, not transa, "A")
+            self._check_layouts(b, transb, "B")
+            self._count(a, transa, shape, (a, b))
             if D is None:
                 self._new(shape, torch_dtype(D_type), a)
             elif not single_output:
@@ -123,18 +135,28 @@ class Products(CompiledFunctions):
         self._written(out)
         return out
 
-    def bgrad_quantize(self, input: torch.Tensor, quantizer: Any) -> list[torch.Tensor]:
-        """(gradient of the bias, the gradient itself)."""
-        self._takes(input, quantizer=quantizer)
-        gradient = input.contiguous()
-        return [self._new((input.shape[-1],), input.dtype, input), gradient]
+    def _check_layouts(self, operand: Any, by_columns: bool, name: str) -> None:
+        """``CanonicalizeGemmInput``: a tensor in FP8 has to be there in the order in which it is read."""
+        if not quantized.is_quantized(operand):
+            return
+        if hasattr(operand, "_transpose") and quantized.has_layouts(self._capability):
+            return
+        data = ("_transpose", "_columnwise_data") if by_columns else ("_data", "_rowwise_data")
+        there = any(getattr(operand, one, None) is not None for one in data)
+        check(there, f"Input {name} is missing {'column' if by_columns else 'row'}-wise usage")
 
-    def split_quantize(
-        self, tensor: torch.Tensor, split_sections: Sequence[int], quantizer_list: Sequence[Any], **options: Any
-    ) -> list[torch.Tensor]:
-        """Without quantizers: the parts as they lie."""
-        self._takes(tensor, quantizer=next((one for one in quantizer_list if one is not None), None))
-        return list(torch.split(tensor, list(split_sections)))
+    def _reorder_scales(self, *operands: Any) -> None:
+        """MXFP8's scales, and on Blackwell those in blocks, are brought into the product's order beside the old."""
+        for operand in operands:
+            in_bytes = [one for one in quantized.scales_of(operand) if one.dtype == torch.uint8]
+            if in_bytes and not getattr(operand, "_with_gemm_swizzled_scales", False):
+                self._new(in_bytes[0].shape, torch.uint8, in_bytes[0])
+
+    def _count(self, A: Any, transa: bool, shape: Sequence[int], operands: Sequence[Any]) -> None:
+        rows, columns = two_dimensional(shape)
+        inner = two_dimensional(A.size())[1 if transa else 0]
+        moved = [part for one in operands for part in (quantized.memory_of(one) or [one])]
+        self._computed(of_product(rows, inner, columns), *moved)
 
 
 def _output_shape(a: Sequence[int], transa: bool, b: Sequence[int], transb: bool) -> tuple[int, ...]:

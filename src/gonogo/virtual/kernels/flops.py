@@ -1,0 +1,47 @@
+"""Floating-point operations of kernels that have a stand-in, by the formulas of ``torch.utils.flop_counter``."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import torch
+
+Computed = Callable[..., object]
+"""Told of each kernel: its floating-point operations, then the tensors that it reads and writes."""
+
+
+def not_counted(flops: int, *operands: torch.Tensor) -> None:
+    """For who doesn't count."""
+
+
+def of_product(rows: int, inner: int, columns: int) -> int:
+    """A matrix product."""
+    return 2 * rows * inner * columns
+
+
+def of_attention(
+    heads: int, lengths: Sequence[tuple[int, int]], size: int, size_of_values: int, *, backward: bool = False
+) -> int:
+    """Attention over sequences of (queries, keys): two products forward, five backward, whatever is masked."""
+    pairs = sum(queries * keys for queries, keys in lengths)
+    sizes = 3 * size + 2 * size_of_values if backward else size + size_of_values
+    return 2 * heads * pairs * sizes
+
+
+def lengths_of(
+    cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, longest_q: int, longest_k: int
+) -> list[tuple[int, int]]:
+    """Of each sequence of a batch, (queries, keys); where its bounds are unknown, as long as any may be."""
+    ends = [known_numbers(bounds) for bounds in (cu_seqlens_q, cu_seqlens_k)]
+    if ends[0] is None or ends[1] is None:
+        return [(longest_q, longest_k)] * (cu_seqlens_q.numel() - 1)
+    of_q, of_k = ([end - begin for begin, end in itertools.pairwise(one)] for one in ends if one is not None)
+    return list(zip(of_q, of_k, strict=True))
+
+
+def known_numbers(numbers: torch.Tensor) -> list[int] | None:
+    """A tensor's whole numbers, where they are known."""
+    mode = getattr(type(numbers), "virtual_mode", None)
+    known = mode.known_values(numbers) if mode is not None else numbers
+    return None if known is None else [int(number) for number in known.tolist()]

@@ -1,0 +1,177 @@
+"""Tensors in FP8: what Transformer Engine's quantizers allocate for one and while it is filled (csrc/quantizer.cpp).
+
+Data are bytes by rows, by columns or both. Up to Hopper a product takes rows alone, so that what is by columns is a
+transpose. With a scale for the whole tensor (delayed and current scaling) it is one number; in blocks there is one for
+128 by 128 elements or 128 in a row; MXFP8 has a byte for 32. The classes are those of Transformer Engine's Python.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gonogo.finding import Text
+from gonogo.virtual.kernels.checks import check
+from gonogo.virtual.unsupported import UnsupportedOperator
+
+NOT_COVERED = Text(
+    "gonogo's stand-in for Transformer Engine's compiled library covers training in bf16, fp16, fp32 and FP8 (delayed, "
+    "current and block scaling, MXFP8) only",
+    "gonogo 对 Transformer Engine 编译库的替身只支持 bf16、fp16、fp32 以及 FP8（delayed、current、block scaling 和 "
+    "MXFP8）训练",
+)
+DELAYED, CURRENT, BLOCKS, MXFP8 = (
+    *("Float8Quantizer", "Float8CurrentScalingQuantizer", "Float8BlockQuantizer", "MXFP8Quantizer"),
+)
+_TENSORS = {DELAYED: "Float8Tensor", CURRENT: "Float8Tensor", BLOCKS: "Float8BlockwiseQTensor", MXFP8: "MXFP8Tensor"}
+"""By the quantizer's class: the class of its tensors."""
+_DATA = ("_data", "_transpose", "_rowwise_data", "_columnwise_data")
+_SCALES = ("_scale_inv", "_rowwise_scale_inv", "_columnwise_scale_inv")
+_OF_32, _OF_128 = 32, 128
+New = Callable[[Sequence[int], torch.dtype], torch.Tensor]
+"""Makes memory with unknown content on the device."""
+
+
+def kind_of(quantizer: Any) -> str:
+    """The recipe by the name of its quantizer. Raises UnsupportedOperator for one that isn't covered."""
+    for one in type(quantizer).__mro__:
+        if one.__name__ in _TENSORS and one.__module__.startswith("transformer_engine."):
+            return one.__name__
+    raise UnsupportedOperator(type(quantizer).__name__, NOT_COVERED)
+
+
+def is_quantized(value: Any) -> bool:
+    """Whether it is a tensor in FP8, by the classes of its data (``Float8TensorStorage``, ``Float8TensorBase``)."""
+    names = {one.__name__.removesuffix("Storage").removesuffix("Base") for one in type(value).__mro__}
+    return not names.isdisjoint(_TENSORS.values())
+
+
+def memory_of(tensor: Any) -> list[torch.Tensor]:
+    """The data and the scales of one."""
+    found = [getattr(tensor, name, None) for name in (*_DATA, *_SCALES)]
+    return [one for one in found if isinstance(one, torch.Tensor)]
+
+
+def scales_of(tensor: Any) -> list[torch.Tensor]:
+    """Its scales."""
+    found = [getattr(tensor, name, None) for name in _SCALES]
+    return [one for one in found if isinstance(one, torch.Tensor)]
+
+
+def has_layouts(capability: tuple[int, int]) -> bool:
+    """``nvte_is_non_tn_fp8_gemm_supported``: whether products take FP8 by columns without a transpose."""
+    return (10, 0) <= capability < (12, 0) or capability >= (13, 0)
+
+
+def empty(quantizer: Any, shape: Sequence[int], dtype: torch.dtype, capability: tuple[int, int], new: New) -> Any:
+    """``create_tensor``: a tensor of the quantizer's class, internal or whole, that stands for one of ``dtype``."""
+    kind = kind_of(quantizer)
+    by_rows, by_columns = _wanted(quantizer, kind, capability)
+    parts: dict[str, Any] = {"fp8_dtype": quantizer.dtype, "quantizer": quantizer}
+    if kind in (DELAYED, CURRENT):
+        parts["data"] = new(shape, torch.uint8) if by_rows else None
+        parts["data_transpose"] = new(_transposed(shape), torch.uint8) if by_columns else None
+        parts["fp8_scale_inv"] = new((1,), torch.float32)
+    else:
+        of_scales = torch.uint8 if kind == MXFP8 else torch.float32
+        for name, wanted, columns in (("rowwise", by_rows, False), ("columnwise", by_columns, True)):
+            of_data = _transposed(shape) if columns and kind == BLOCKS else shape
+            parts[f"{name}_data"] = new(of_data, torch.uint8) if wanted else None
+            of_one = _shape_of_scales(quantizer, kind, shape, columns)
+            parts[f"{name}_scale_inv"] = new(of_one, of_scales) if wanted else None
+        if kind == BLOCKS:
+            parts["is_2D_scaled"] = quantizer.block_scaling_dim == 2
+        else:
+            parts["with_gemm_swizzled_scales"] = bool(getattr(quantizer, "optimize_for_gemm", False))
+    whole = getattr(sys.modules[type(quantizer).__module__], _TENSORS[kind])
+    if quantizer.internal:
+        return _made(whole.__mro__[1], {**parts, "fake_dtype": dtype})
+    strides = [*itertools.accumulate(reversed(tuple(shape)[1:]), lambda a, b: a * b, initial=1)][::-1]
+    device = next(one.device for one in parts.values() if isinstance(one, torch.Tensor))
+    given = {**parts, "shape": tuple(shape), "stride": strides[: len(shape)], "dtype": dtype, "device": device}
+    return _made(whole, given)
+
+
+def update(quantizer: Any, tensor: Any, capability: tuple[int, int], new: New) -> None:
+    """``convert_and_update_tensor``: what the quantizer wants is there, what it doesn't want is let go."""
+    kind = kind_of(quantizer)
+    shape = tuple(tensor.size())
+    by_rows, by_columns = _wanted(quantizer, kind, capability)
+    check(by_rows or by_columns, f"Invalid usages for {kind}.")
+    if kind in (DELAYED, CURRENT):
+        for place, wanted, of_data in (("_data", by_rows, shape), ("_transpose", by_columns, _transposed(shape))):
+            there = getattr(tensor, place) if wanted else None
+            setattr(tensor, place, new(of_data, torch.uint8) if wanted and there is None else there)
+        tensor._transpose_invalid = not by_columns
+        return
+    of_scales = torch.uint8 if kind == MXFP8 else torch.float32
+    for name, wanted, columns in (("rowwise", by_rows, False), ("columnwise", by_columns, True)):
+        of_data = _transposed(shape) if columns and kind == BLOCKS else shape
+        of_one = _shape_of_scales(quantizer, kind, shape, columns)
+        for part, of_part, dtype in (("data", of_data, torch.uint8), ("scale_inv", of_one, of_scales)):
+            place = f"_{name}_{part}"
+            there = getattr(tensor, place) if wanted else None
+            setattr(tensor, place, new(of_part, dtype) if wanted and there is None else there)
+
+
+def fill(quantizer: Any, new: New) -> None:
+    """``quantize``: what is allocated meanwhile, and the largest value agreed on between ranks."""
+    if kind_of(quantizer) != CURRENT:
+        return
+    largest = new((2,), torch.float32)[:1]
+    if getattr(quantizer, "with_amax_reduction", False):
+        group = quantizer.amax_reduction_group
+        torch.distributed.all_reduce(largest, op=torch.distributed.ReduceOp.MAX, group=group)
+
+
+def _wanted(quantizer: Any, kind: str, capability: tuple[int, int]) -> tuple[bool, bool]:
+    by_rows, by_columns = bool(quantizer.rowwise_usage), bool(quantizer.columnwise_usage)
+    if kind in (DELAYED, CURRENT) and has_layouts(capability):
+        return True, False
+    return by_rows, by_columns
+
+
+def _transposed(shape: Sequence[int]) -> tuple[int, ...]:
+    return (shape[-1], *shape[:-1]) if len(shape) else ()
+
+
+def _shape_of_scales(quantizer: Any, kind: str, shape: Sequence[int], columns: bool) -> tuple[int, int]:
+    last = shape[-1] if len(shape) else 1
+    rows = 1
+    for size in shape[:-1]:
+        rows *= size
+    if kind == MXFP8:
+        check(
+            last % _OF_32 == 0 and rows % _OF_32 == 0,
+            f"MXFP8 requires tensor dims that are divisible by 32 (got shape=({','.join(map(str, shape))}))",
+        )
+        if columns:
+            return _up(rows // _OF_32, 4), _up(last, _OF_128)
+        return _up(rows, _OF_128), _up(last // _OF_32, 4)
+    inner, outer = (rows, last) if columns else (last, rows)
+    if quantizer.block_scaling_dim == 2:
+        return -(-outer // _OF_128), _up(-(-inner // _OF_128), 4)
+    return -(-inner // _OF_128), _up(outer, 4)
+
+
+def _up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+def _made(kind: Any, given: dict[str, Any]) -> Any:
+    """An instance; releases differ in what they want to be told beside the data."""
+    known = {name for one in kind.__mro__ if "__new__" in vars(one) and one is not object for name in _names(one)}
+    optional = ("fake_dtype", "stride", "device", "with_gemm_swizzled_scales")
+    return kind(**{name: value for name, value in given.items() if name in known or name not in optional})
+
+
+def _names(kind: Any) -> list[str]:
+    try:
+        return list(inspect.signature(kind.__new__).parameters)
+    except ValueError:  # of torch.Tensor
+        return []

@@ -1,0 +1,126 @@
+"""Quantization as functions of the module (cast.cpp, transpose.cpp, recipe.cpp, bias.cpp, fp8_partial_cast.cpp)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from gonogo.virtual.kernels.checks import check
+from gonogo.virtual.kernels.transformer_engine import quantized
+from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
+from gonogo.virtual.kernels.transformer_engine.constants import torch_dtype
+
+_WRITTEN = {
+    "fp8_block_scaling_compute_partial_amax": (1,),
+    "fp8_block_scaling_partial_cast": (1,),
+    "mxfp8_scaling_compute_partial_amax": (1, 2),
+    "mxfp8_scaling_partial_cast": (1, 2),
+}
+"""Of functions that only write: which arguments."""
+
+
+class Recipes(CompiledFunctions):
+    """Casts to FP8 and from it, and the scales of delayed scaling."""
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Those that only write, for parameters in FP8 whose masters are spread over ranks."""
+        return {name: functools.partial(self._writing, places) for name, places in _WRITTEN.items()}
+
+    def _writing(self, places: Sequence[int], *arguments: Any) -> None:
+        self._takes(*(one for one in arguments if isinstance(one, torch.Tensor)))
+        for place in places:
+            self._written(arguments[place])
+
+    def quantize(
+        self, tensor: torch.Tensor, quantizer: Any, output: Any = None, noop: torch.Tensor | None = None
+    ) -> Any:
+        """A new tensor in FP8, or ``output`` filled."""
+        self._takes(tensor)
+        whole = tensor.contiguous()
+        new = self._on(tensor.device)
+        if output is None:
+            output = quantized.empty(quantizer, tuple(tensor.shape), tensor.dtype, self._capability, new)
+        else:
+            quantized.update(quantizer, output, self._capability, new)
+            for part in quantized.memory_of(output):
+                self._written(part)
+        self._cast(quantizer, whole, output)
+        return output
+
+    def _cast(self, quantizer: Any, source: torch.Tensor, output: Any) -> None:
+        if source.numel():
+            quantized.fill(quantizer, self._on(source.device))
+            self._computed(0, source, *quantized.memory_of(output))
+
+    def create_empty_quantized_tensor(
+        self, quantizer: Any, shape: Sequence[int], dtype: torch.dtype, device: Any = None, pin_memory: bool = False
+    ) -> Any:
+        """One that nothing has been put into."""
+        new = self._on("cuda" if device is None else device, pin_memory)
+        return quantized.empty(quantizer, tuple(shape), dtype, self._capability, new)
+
+    def dequantize(self, input: Any, otype: Any) -> torch.Tensor:
+        """In high precision."""
+        self._takes_any(input)
+        out: torch.Tensor = self._on(input.device)(tuple(input.size()), torch_dtype(otype))
+        self._computed(0, *quantized.memory_of(input), out)
+        return out
+
+    def multi_tensor_quantize(self, tensor_list: Sequence[torch.Tensor], quantizer_list: Sequence[Any]) -> list[Any]:
+        """Each by its quantizer."""
+        check(len(tensor_list) == len(quantizer_list), f"Expected {len(tensor_list)} quantizers")
+        return [self.quantize(tensor, one) for tensor, one in zip(tensor_list, quantizer_list, strict=True)]
+
+    def split_quantize(
+        self, tensor: torch.Tensor, split_sections: Sequence[int], quantizer_list: Sequence[Any], *rest: Any, **_: Any
+    ) -> list[Any]:
+        """Parts of the rows, each by its quantizer."""
+        self._takes(tensor)
+        check(len(split_sections) == len(quantizer_list), f"Expected {len(split_sections)} quantizers")
+        parts = torch.split(tensor.contiguous(), list(split_sections))
+        if all(one is None for one in quantizer_list):
+            return list(parts)
+        return [self.quantize(part, one) for part, one in zip(parts, quantizer_list, strict=True)]
+
+    def bgrad_quantize(self, input: torch.Tensor, quantizer: Any) -> list[Any]:
+        """(gradient of the bias, the gradient itself, in FP8 where it is to be)."""
+        self._takes(input)
+        gradient: Any = input.contiguous()
+        of_bias = self._new((input.shape[-1],), input.dtype, input)
+        return [of_bias, gradient if quantizer is None else self.quantize(gradient, quantizer)]
+
+    def fp8_transpose(self, input: torch.Tensor, otype: Any, output: torch.Tensor | None = None, **given: Any) -> Any:
+        """Bytes with the last dimension first."""
+        output = given.get("out", output)
+        self._takes(input)
+        if output is None:
+            output = self._new((input.shape[-1], *input.shape[:-1]), torch.uint8, input)
+        self._written(output)
+        self._computed(0, input, output)
+        return output
+
+    def compute_amax(self, input: torch.Tensor, amax: torch.Tensor) -> None:
+        """Into ``amax``."""
+        self._takes(input, amax)
+        input.contiguous()
+        check(amax.dtype == torch.float32, "amax must be a float tensor")
+        check(amax.numel() == 1, "amax must have exactly one element")
+        self._written(amax)
+
+    def fused_amax_and_scale_update_after_reduction(
+        self, amax_reduction_buffer: torch.Tensor, amax_histories: Sequence[torch.Tensor],
+        scales: Sequence[torch.Tensor], *settings: Any,
+    ) -> None:  # fmt: skip
+        """Into the histories and the scales."""
+        self._takes(amax_reduction_buffer, *amax_histories, *scales)
+        for tensor in (*amax_histories, *scales):
+            self._written(tensor)
+
+    def swizzle_scales_for_gemm_(self, tensor: Any) -> None:
+        """The scales in a product's order: new ones in the place of the old."""
+        self._takes_any(tensor)
+        for scales in quantized.scales_of(tensor):
+            self._new(scales.shape, scales.dtype, scales)

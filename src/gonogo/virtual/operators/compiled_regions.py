@@ -1,0 +1,66 @@
+"""What compiled functions take beside what is written in them: copies of inputs that are written into by position.
+
+The compiler makes a function without writes of it, and puts writes back in at its end. A write by position
+(``index_put_``, ``scatter_``) into an input is done in place where it is the last one to that input; where another
+follows, it goes into a copy of the whole, which is there until the function ends: ``reinplace_inplaceable_ops_core`` in
+torch/_inductor/fx_passes/reinplace.py asks that an input's ``copy_`` at the end takes this very result.
+Megatron-Core's fused cross entropy has it in its backward: one copy of the logits in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from gonogo.virtual.tensor import VirtualTensor
+
+aten = torch.ops.aten
+_BY_POSITION = {
+    aten.index_put_, aten._index_put_impl_, aten.scatter_, aten.scatter_add_, aten.scatter_reduce_, aten.index_add_,
+    aten.index_copy_, aten.index_fill_,
+}  # fmt: skip
+
+
+def run(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
+    """Call a compiled function; one that it calls is part of it."""
+    if _Region.inside or not torch._C._len_torch_dispatch_stack():
+        return function(*args, **kwargs)
+    _Region.inside = True
+    try:
+        with _Region(args, kwargs):
+            return function(*args, **kwargs)
+    finally:
+        _Region.inside = False
+
+
+class _Region(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Watches the writes to a function's inputs while it runs."""
+
+    inside: ClassVar[bool] = False
+
+    def __init__(self, args: Any, kwargs: dict[str, Any]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, VirtualTensor)]
+        self._inputs = {id(tensor.cell): tensor.cell for tensor in given}
+        self._written: dict[int, torch.Tensor | None] = {}
+        """Inputs that were written by position, and the copy once another write has followed."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func._schema.is_mutable and args and isinstance(args[0], VirtualTensor):
+            self._note(func.overloadpacket, args[0])
+        return func(*args, **(kwargs or {}))
+
+    def _note(self, operator: Any, target: VirtualTensor) -> None:
+        place = id(target.cell)
+        if self._written.get(place, target) is None:
+            whole = (target.cell.nbytes,)
+            self._written[place] = torch.empty(whole, dtype=torch.uint8, device=target.device)
+        elif place in self._inputs and operator in _BY_POSITION:
+            self._written.setdefault(place, None)
