@@ -178,6 +178,15 @@ def test_a_tensor_takes_the_parts_of_all_ranks_whatever_its_shape(session: Sessi
         dist.all_gather_into_tensor(torch.empty(24, device="cuda"), part)
 
 
+def test_what_ranks_are_taken_to_send_is_known_in_a_large_buffer(session: Session, of_four: None) -> None:
+    """Megatron's all-gather dispatcher counts the tokens of its experts in the gathered routing map."""
+    routed = torch.zeros(4096, 8, dtype=torch.bool, device="cuda")
+    routed[::2, 3] = True
+    whole = torch.empty(4 * 4096, 8, dtype=torch.bool, device="cuda")
+    dist.all_gather_into_tensor(whole, routed)
+    assert whole[:, 3].sum().item() == 4 * 2048
+
+
 def test_an_optimizer_counts_its_steps(session: Session) -> None:
     """In the multi-tensor path too, whose operators write into lists and return nothing."""
     layer = nn.Linear(4, 4).to("cuda")

@@ -13,6 +13,7 @@ import pytest
 import torch
 from virtual.worlds import virtual_session
 
+from gonogo.virtual.kernels.transformer_engine.module import make_module
 from gonogo.virtual.ranks.session import Session
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
@@ -42,6 +43,71 @@ class AttentionParams:
 """
 
 
+WRAPPER = """
+import torch
+
+class QuantizedTensor(torch.Tensor):
+    def __new__(cls, shape, dtype, *, fake_dtype=None, requires_grad=False, device=None, stride=None):
+        return torch.Tensor._make_wrapper_subclass(
+            cls, shape, strides=stride, dtype=dtype, requires_grad=requires_grad, device=device
+        )
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return args[0]
+"""
+IN_FP8 = """
+import torch
+from transformer_engine.pytorch.quantized_tensor import QuantizedTensor
+
+class Quantizer:
+    internal = True
+    dtype = 7
+
+    def __init__(self, rows=True, columns=True):
+        self.rowwise_usage, self.columnwise_usage = rows, columns
+
+class Float8Quantizer(Quantizer):
+    pass
+
+class Float8CurrentScalingQuantizer(Quantizer):
+    pass
+
+class Float8TensorStorage:
+    def __new__(cls, *args, data, fp8_scale_inv, fp8_dtype, data_transpose=None, quantizer=None, **kwargs):
+        made = object.__new__(cls) if cls is Float8TensorStorage else super().__new__(cls, *args, **kwargs)
+        made._data, made._transpose, made._scale_inv = data, data_transpose, fp8_scale_inv
+        return made
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def size(self):
+        return self._data.shape if self._data is not None else (*self._transpose.shape[1:], self._transpose.shape[0])
+
+    @property
+    def device(self):
+        return self._scale_inv.device
+
+class Float8Tensor(Float8TensorStorage, QuantizedTensor):
+    pass
+"""
+IN_BLOCKS = """
+from transformer_engine.pytorch.tensor.float8_tensor import Quantizer
+
+class Float8BlockQuantizer(Quantizer):
+    block_scaling_dim = 1
+
+class Float8BlockwiseQTensorStorage:
+    def __init__(self, rowwise_data, rowwise_scale_inv, columnwise_data, columnwise_scale_inv, **kwargs):
+        self._rowwise_data, self._columnwise_data = rowwise_data, columnwise_data
+        self._rowwise_scale_inv, self._columnwise_scale_inv = rowwise_scale_inv, columnwise_scale_inv
+
+class Float8BlockwiseQTensor(Float8BlockwiseQTensorStorage):
+    pass
+"""
+
+
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     with virtual_session(tmp_path_factory.mktemp("scratch")) as session:
@@ -56,6 +122,10 @@ def tex(session: Session, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "transformer_engine/__init__.py": "",
         "transformer_engine/common/__init__.py": COMMON,
         "transformer_engine/pytorch/__init__.py": PYTORCH,
+        "transformer_engine/pytorch/quantized_tensor.py": WRAPPER,
+        "transformer_engine/pytorch/tensor/__init__.py": "",
+        "transformer_engine/pytorch/tensor/float8_tensor.py": IN_FP8,
+        "transformer_engine/pytorch/tensor/float8_blockwise_tensor.py": IN_BLOCKS,
         "transformer_engine/pytorch/attention/__init__.py": "",
         "transformer_engine/pytorch/attention/dot_product_attention/__init__.py": "",
         "transformer_engine/pytorch/attention/dot_product_attention/utils.py": CHOICE,
@@ -280,14 +350,75 @@ def test_a_rank_of_a_ring_has_the_chunks_from_both_ends(tex: Any) -> None:
     assert tuple(tex.thd_read_half_tensor(on_gpu(2, 24, 4, 8), ends, 0).shape) == (2, 12, 4, 8)
 
 
+@pytest.fixture(scope="module")
+def recipes(tex: Any) -> Any:
+    """The module with the quantizers of a scale for each tensor."""
+    return importlib.import_module("transformer_engine.pytorch.tensor.float8_tensor")
+
+
+def test_a_tensor_in_fp8_lies_by_rows_and_by_columns(tex: Any, recipes: Any) -> None:
+    inputs = on_gpu(8, 4, 64)
+    both = tex.quantize(inputs, recipes.Float8Quantizer())
+    assert type(both) is recipes.Float8TensorStorage
+    assert (both._data.shape, both._transpose.shape, both._data.dtype) == ((8, 4, 64), (64, 8, 4), torch.uint8)
+    columns = tex.quantize(inputs, recipes.Float8Quantizer(rows=False))
+    assert (columns._data, columns._transpose.shape, columns._scale_inv.shape) == (None, (64, 8, 4), (1,))
+    assert tex.quantize(inputs, recipes.Float8Quantizer(columns=False), both) is both
+    assert both._transpose is None
+    assert tex.dequantize(both, tex.DType.kBFloat16).shape == (8, 4, 64)
+
+
+def test_a_whole_tensor_in_fp8_can_leave_an_autograd_function(tex: Any, recipes: Any) -> None:
+    quantizer = recipes.Float8CurrentScalingQuantizer()
+    quantizer.internal = False
+
+    class Quantize(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, inputs: torch.Tensor) -> Any:
+            return tex.quantize(inputs, quantizer)
+
+    made = Quantize.apply(on_gpu(8, 64).requires_grad_())  # type: ignore[no-untyped-call]
+    assert (type(made), made.device.type, made.shape) == (recipes.Float8Tensor, "cuda", (8, 64))
+
+
+def test_scales_of_blocks(tex: Any, recipes: Any) -> None:
+    blocks = importlib.import_module("transformer_engine.pytorch.tensor.float8_blockwise_tensor")
+    made = tex.quantize(on_gpu(300, 512), blocks.Float8BlockQuantizer())
+    assert (made._rowwise_data.shape, made._columnwise_data.shape) == ((300, 512), (512, 300))
+    assert (made._rowwise_scale_inv.shape, made._columnwise_scale_inv.shape) == ((4, 300), (3, 512))
+
+
+def test_products_take_fp8_in_the_order_in_which_they_read_it(tex: Any, recipes: Any) -> None:
+    weight = tex.quantize(on_gpu(32, 16), recipes.Float8Quantizer())
+    inputs = tex.quantize(on_gpu(4, 2, 16), recipes.Float8Quantizer(columns=False))
+    out, *_ = gemm(tex, weight, True, inputs, False)
+    assert (out.shape, out.dtype) == ((4, 2, 32), torch.bfloat16)
+    with pytest.raises(RuntimeError, match="Input A is missing column-wise usage"):
+        gemm(tex, inputs, False, tex.quantize(on_gpu(8, 32), recipes.Float8Quantizer()), True)
+
+
+def test_kernels_that_do_not_write_fp8_have_a_plain_result_between(tex: Any, recipes: Any) -> None:
+    inputs = on_gpu(1024, 4096)
+    plain, in_fp8 = 1024 * 2048 * 2, 2 * 1024 * 2048
+    assert peak_of(lambda: tex.swiglu(inputs, recipes.Float8Quantizer())) == in_fp8 + 512
+    assert peak_of(lambda: tex.swiglu(inputs, recipes.Float8CurrentScalingQuantizer())) == plain + in_fp8 + 1024
+
+
+def test_work_of_products_and_attention_is_told(session: Session) -> None:
+    told: list[int] = []
+    module = make_module(lambda tensor: None, lambda what: None, (9, 0), lambda flops, *tensors: told.append(flops))
+    gemm(module, on_gpu(24, 16), True, on_gpu(5, 2, 16), False)
+    assert told == [2 * 24 * 16 * 10]
+
+
 def test_what_is_not_covered_says_so(tex: Any) -> None:
-    class MXFP8Quantizer:
+    class NVFP4Quantizer:
         pass
 
-    with pytest.raises(UnsupportedOperator, match="MXFP8Quantizer can't be rehearsed: gonogo's stand-in"):
-        gemm(tex, on_gpu(24, 16), True, on_gpu(5, 16), False, quantizer=MXFP8Quantizer())
-    with pytest.raises(UnsupportedOperator, match=r"transformer_engine_torch\.quantize can't be rehearsed"):
-        tex.quantize(on_gpu(24, 16), MXFP8Quantizer())
+    with pytest.raises(UnsupportedOperator, match="NVFP4Quantizer can't be rehearsed: gonogo's stand-in"):
+        gemm(tex, on_gpu(24, 16), True, on_gpu(5, 16), False, quantizer=NVFP4Quantizer())
+    with pytest.raises(UnsupportedOperator, match=r"transformer_engine_torch\.nvfp4_quantize_with_amax can't be"):
+        tex.nvfp4_quantize_with_amax(on_gpu(24, 16), NVFP4Quantizer())
     with pytest.raises(UnsupportedOperator, match="CommOverlap"):
         tex.CommOverlap([1], torch.bfloat16, None, 2)
 

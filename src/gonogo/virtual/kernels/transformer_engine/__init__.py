@@ -24,13 +24,16 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual.kernels.flops import Computed, not_counted
+from gonogo.virtual.kernels.transformer_engine import quantized
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import ASSUMED
 from gonogo.virtual.kernels.transformer_engine.module import NAME, make_module
 from gonogo.virtual.patching.after_import import after_import, import_within
 from gonogo.virtual.patching.patches import Patches
-from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.tensor import VirtualTensor, meta_device
 
 _CHOICE = "transformer_engine.pytorch.attention.dot_product_attention.utils"
+_WRAPPERS = ("transformer_engine.pytorch.quantized_tensor", "transformer_engine.pytorch.tensor.quantized_tensor")
+"""Where the class of tensors in FP8 is, in newer releases and older."""
 _BUILDING, _RELEASE = "NVTE_PROJECT_BUILDING", "NVTE_RELEASE_BUILD"
 
 
@@ -55,7 +58,30 @@ def install(
         patches.set(common, "load_framework_extension", load_framework_extension)
 
     patches.on_undo(after_import("transformer_engine.common", replace_loader))
+    for name in _WRAPPERS:
+        patches.on_undo(after_import(name, functools.partial(_keep_off_the_device, patches)))
     patches.on_undo(after_import(_CHOICE, functools.partial(_show_plain_tensors, patches)))
+
+
+def _keep_off_the_device(patches: Patches, module: ModuleType) -> None:
+    """A tensor in FP8 wraps its bytes, and tells C++ a device: of virtual ones that is what C++ is told of the bytes.
+
+    An accelerator that this build of torch may not know would end the process in autograd.
+    """
+    kind = module.QuantizedTensor
+    new = kind.__new__
+
+    def make(cls: Any, *args: Any, device: Any = None, **kwargs: Any) -> Any:
+        asked = torch.empty(0, device="cuda" if device is None else device).device
+        on_host = asked.type == "cpu"
+        return new(cls, *args, device=asked if on_host else meta_device(asked), **kwargs)
+
+    def of_bytes(name: str) -> property:
+        return property(lambda tensor: getattr(quantized.memory_of(tensor)[0], name))
+
+    patches.set(kind, "__new__", staticmethod(make))
+    for name in ("device", "is_cuda"):  # newer releases have their own, which come first
+        patches.set(kind, name, of_bytes(name))
 
 
 def _show_plain_tensors(patches: Patches, module: ModuleType) -> None:

@@ -146,11 +146,14 @@ class Products(CompiledFunctions):
         check(there, f"Input {name} is missing {'column' if by_columns else 'row'}-wise usage")
 
     def _reorder_scales(self, *operands: Any) -> None:
-        """MXFP8's scales, and on Blackwell those in blocks, are brought into the product's order beside the old."""
+        """MXFP8's scales are brought into the product's order beside the old, on Blackwell those of blocks as well."""
         for operand in operands:
-            in_bytes = [one for one in quantized.scales_of(operand) if one.dtype == torch.uint8]
-            if in_bytes and not getattr(operand, "_with_gemm_swizzled_scales", False):
-                self._new(in_bytes[0].shape, torch.uint8, in_bytes[0])
+            for scales in quantized.scales_of(operand)[:1]:
+                if scales.dtype == torch.uint8 and not getattr(operand, "_with_gemm_swizzled_scales", False):
+                    self._new(scales.shape, torch.uint8, scales)
+                elif scales.dim() == 2 and scales.dtype == torch.float32 and self._capability >= (10, 0):
+                    rows, columns = two_dimensional(operand.size())
+                    self._new((-(-rows // 128) * 128, -(-columns // 128) * 4), torch.uint8, scales)
 
     def _count(self, A: Any, transa: bool, shape: Sequence[int], operands: Sequence[Any]) -> None:
         rows, columns = two_dimensional(shape)
