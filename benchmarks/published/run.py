@@ -83,13 +83,30 @@ def packages(names: list[str], into: Path) -> str:
     return str(folder)
 
 
+def place_of(project: str, commit: str, cache: Path) -> Path:
+    """Where a project is checked out at its commit."""
+    return cache / f"{project.replace('/', '+')}@{commit[:12]}"
+
+
+def beside(row: dict[str, Any], mirrors: Path | None, cache: Path) -> str | None:
+    """Check out the projects that are on no index, which the recipe imports; or why one can't be had."""
+    for project, _, commit in (one.partition("@") for one in row.get("beside", [])):
+        folder = place_of(project, commit, cache)
+        if not folder.is_dir():
+            refused = checked_out({"project": project, "commit": commit}, mirrors, folder)
+            if refused is not None:
+                return refused
+    return None
+
+
 def environment_of(row: dict[str, Any], cache: Path) -> dict[str, str]:
     """This environment as one that is activated, with the recipe's own packages before it."""
     own = str(Path(sys.executable).parent)
     found = {**os.environ, "NO_COLOR": "1", "PATH": os.pathsep.join((own, os.environ["PATH"]))}
-    if row.get("python"):
-        path = [packages(row["python"], cache), os.environ.get("PYTHONPATH", "")]
-        found["PYTHONPATH"] = os.pathsep.join(path).rstrip(os.pathsep)
+    path = [packages(row["python"], cache)] if row.get("python") else []
+    path += [str(place_of(*one.split("@"), cache)) for one in row.get("beside", [])]
+    if path:
+        found["PYTHONPATH"] = os.pathsep.join([*path, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     return found
 
 
@@ -128,7 +145,7 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
 
 def run(row: dict[str, Any], mirrors: Path | None, cache: Path) -> dict[str, Any]:
     """A row's result: the project checked out at its commit (once a project), the command rehearsed in it."""
-    folder = cache / f"{row['project'].replace('/', '+')}@{row['commit'][:12]}"
+    folder = place_of(row["project"], row["commit"], cache)
     if not folder.is_dir():
         refused = checked_out(row, mirrors, folder)
         if refused is not None:
@@ -137,7 +154,8 @@ def run(row: dict[str, Any], mirrors: Path | None, cache: Path) -> dict[str, Any
             (folder / name).unlink(missing_ok=True)
         if "build" in row:
             subprocess.run(shlex.split(row["build"]), cwd=folder, env=environment_of(row, cache), check=True)
-    return rehearsed(row, folder, cache)
+    refused = beside(row, mirrors, cache)
+    return {"verdict": "skipped", "told": refused} if refused is not None else rehearsed(row, folder, cache)
 
 
 def main() -> int:

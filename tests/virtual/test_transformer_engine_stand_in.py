@@ -83,7 +83,7 @@ class Float8TensorStorage:
         pass
 
     def size(self):
-        return self._data.shape if self._data is not None else (*self._transpose.shape[1:], self._transpose.shape[0])
+        return self._data.shape if self._data is not None else (self._transpose.shape[-1], -1)
 
     @property
     def device(self):
@@ -393,6 +393,10 @@ def test_products_take_fp8_in_the_order_in_which_they_read_it(tex: Any, recipes:
     inputs = tex.quantize(on_gpu(4, 2, 16), recipes.Float8Quantizer(columns=False))
     out, *_ = gemm(tex, weight, True, inputs, False)
     assert (out.shape, out.dtype) == ((4, 2, 32), torch.bfloat16)
+    columns = tex.quantize(on_gpu(4, 2, 16), recipes.Float8Quantizer(rows=False))
+    gradient = tex.quantize(on_gpu(4, 2, 32), recipes.Float8Quantizer(rows=False))
+    of_weight, *_ = gemm(tex, columns, False, gradient, True, grad=True)
+    assert of_weight.shape == (32, 16)
     with pytest.raises(RuntimeError, match="Input A is missing column-wise usage"):
         gemm(tex, inputs, False, tex.quantize(on_gpu(8, 32), recipes.Float8Quantizer()), True)
 

@@ -51,7 +51,7 @@ class Products(CompiledFunctions):
         self._takes_any(A, B, workspace)
         if comm_overlap is not None:
             raise UnsupportedOperator("generic_gemm with comm_overlap", quantized.NOT_COVERED)
-        shape = _output_shape(A.size(), transA, B.size(), transB)
+        shape = _output_shape(quantized.shape_of(A), transA, quantized.shape_of(B), transB)
         self._check_layouts(A, not transA, "A")
         self._check_layouts(B, transB, "B")
         check(accumulate or not beta, "Trying to use non-zero beta while not accumulating into D tensor.")
@@ -67,7 +67,7 @@ class Products(CompiledFunctions):
         self._count(A, transA, shape, (A, B, D))
         gradient = None
         if bias is not None and grad:
-            gradient = self._new((B.size()[-1],), dtype, A)
+            gradient = self._new((quantized.shape_of(B)[-1],), dtype, A)
         elif bias is not None and not bias.is_contiguous():
             bias.contiguous()
         of_gelu = torch_dtype(bias_type) if quantized.is_quantized(A) or quantized.is_quantized(B) else dtype
@@ -98,7 +98,7 @@ class Products(CompiledFunctions):
         self._takes_any(*A, *B, *workspace)
         check(not single_output or D is not None, "not implemented, D should be allocated for single output case.")
         for number, (a, b) in enumerate(zip(A, B, strict=True)):
-            shape = _output_shape(a.size(), transa, b.size(), transb)
+            shape = _output_shape(quantized.shape_of(a), transa, quantized.shape_of(b), transb)
             self._check_layouts(a, not transa, "A")
             self._check_layouts(b, transb, "B")
             self._count(a, transa, shape, (a, b))
@@ -152,12 +152,12 @@ class Products(CompiledFunctions):
                 if scales.dtype == torch.uint8 and not getattr(operand, "_with_gemm_swizzled_scales", False):
                     self._new(scales.shape, torch.uint8, scales)
                 elif scales.dim() == 2 and scales.dtype == torch.float32 and self._capability >= (10, 0):
-                    rows, columns = two_dimensional(operand.size())
+                    rows, columns = two_dimensional(quantized.shape_of(operand))
                     self._new((-(-rows // 128) * 128, -(-columns // 128) * 4), torch.uint8, scales)
 
     def _count(self, A: Any, transa: bool, shape: Sequence[int], operands: Sequence[Any]) -> None:
         rows, columns = two_dimensional(shape)
-        inner = two_dimensional(A.size())[1 if transa else 0]
+        inner = two_dimensional(quantized.shape_of(A))[1 if transa else 0]
         moved = [part for one in operands for part in (quantized.memory_of(one) or [one])]
         self._computed(of_product(rows, inner, columns), *moved)
 

@@ -57,6 +57,19 @@ def memory_of(tensor: Any) -> list[torch.Tensor]:
     return [one for one in found if isinstance(one, torch.Tensor)]
 
 
+def shape_of(tensor: Any) -> tuple[int, ...]:
+    """The shape of any tensor; of one in FP8 that is by columns alone, what its transpose is the transpose of."""
+    if not is_quantized(tensor):
+        return tuple(tensor.shape)
+    rows, columns = ([getattr(tensor, name, None) for name in names] for names in (_DATA[::2], _DATA[1::2]))
+    by_rows = next((one for one in rows if one is not None), None)
+    if by_rows is not None:
+        return tuple(by_rows.shape)
+    by_columns = next(one for one in columns if one is not None)
+    is_mxfp8 = any(one.__name__.startswith(_TENSORS[MXFP8]) for one in type(tensor).__mro__)
+    return tuple(by_columns.shape) if is_mxfp8 else (*by_columns.shape[1:], by_columns.shape[0])
+
+
 def scales_of(tensor: Any) -> list[torch.Tensor]:
     """Its scales."""
     found = [getattr(tensor, name, None) for name in _SCALES]
@@ -100,7 +113,7 @@ def empty(quantizer: Any, shape: Sequence[int], dtype: torch.dtype, capability: 
 def update(quantizer: Any, tensor: Any, capability: tuple[int, int], new: New) -> None:
     """``convert_and_update_tensor``: what the quantizer wants is there, what it doesn't want is let go."""
     kind = kind_of(quantizer)
-    shape = tuple(tensor.size())
+    shape = shape_of(tensor)
     by_rows, by_columns = _wanted(quantizer, kind, capability)
     check(by_rows or by_columns, f"Invalid usages for {kind}.")
     if kind in (DELAYED, CURRENT):

@@ -65,7 +65,7 @@ class Recipes(CompiledFunctions):
     def dequantize(self, input: Any, otype: Any) -> torch.Tensor:
         """In high precision."""
         self._takes_any(input)
-        out: torch.Tensor = self._on(input.device)(tuple(input.size()), torch_dtype(otype))
+        out: torch.Tensor = self._on(input.device)(quantized.shape_of(input), torch_dtype(otype))
         self._computed(0, *quantized.memory_of(input), out)
         return out
 
