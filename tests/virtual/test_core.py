@@ -178,6 +178,17 @@ def test_a_tensor_takes_the_parts_of_all_ranks_whatever_its_shape(session: Sessi
         dist.all_gather_into_tensor(torch.empty(24, device="cuda"), part)
 
 
+def test_ranks_may_send_parts_of_several_sizes(session: Session, of_four: None) -> None:
+    """NCCL gathers them one by one: Megatron's layer-wise optimizer has whole weights on each rank."""
+    sent = torch.arange(6, device="cuda")
+    parts = [sent, *(torch.empty(size, dtype=sent.dtype, device="cuda") for size in (4, 0, 9))]
+    dist.all_gather(parts, sent)
+    assert parts[0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert [part.numel() for part in parts] == [6, 4, 0, 9]
+    with pytest.raises(RuntimeError, match="must match the size"):
+        dist.all_gather([torch.empty(size, dtype=sent.dtype, device="cuda") for size in (5, 6, 6, 6)], sent)
+
+
 def test_what_ranks_are_taken_to_send_is_known_in_a_large_buffer(session: Session, of_four: None) -> None:
     """Megatron's all-gather dispatcher counts the tokens of its experts in the gathered routing map."""
     routed = torch.zeros(4096, 8, dtype=torch.bool, device="cuda")

@@ -85,8 +85,8 @@ def _collective(mode: VirtualMode, func: Any, args: Any, kwargs: Any, record: Co
     if python_groups.NEEDED:
         out = python_groups.done(args[0])
     else:
-        by_rows = name.startswith("alltoall")
-        given = _swap_stand_ins((*args, *kwargs.values()), stand_ins, by_rows)
+        rows_of = _no_rows if name == "allgather_" and _is_uneven(args) else _rows_of_split(name)
+        given = _swap_stand_ins((*args, *kwargs.values()), stand_ins, rows_of)
         out = func(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
         out = _with_results(out, exchange.flat(args[0]) if args else [])
     back = {id(stand_in): original for stand_in, original in stand_ins.values()}
@@ -197,25 +197,40 @@ def _scale(outputs: list[torch.Tensor], args: Any, record: CollectiveRecord) -> 
             known.mul_(size)
 
 
-def _stand_in(tensor: torch.Tensor, by_rows: bool) -> torch.Tensor:
-    """A tensor without memory for the fake backend, which looks at nothing but how many there are to be split.
+def _is_uneven(args: Any) -> bool:
+    """Whether ranks send parts of several sizes, which NCCL takes (each part is broadcast), this rank's as it gets it.
 
-    An all-to-all splits rows; the others split elements, whatever their tensors' shapes are.
+    The fake backend copies what this rank sends to the place of each.
     """
-    rows = tensor.shape[0] if by_rows and tensor.dim() else tensor.numel()
-    return real.empty((rows, 0), dtype=tensor.dtype)
+    parts, sent = exchange.flat(args[0]), exchange.flat(args[1])
+    mine = parts[python_groups.in_arguments(args).rank()] if sent else None
+    return mine is not None and mine.numel() == sent[0].numel() and any(one.numel() != mine.numel() for one in parts)
 
 
-def _swap_stand_ins(arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]], by_rows: bool) -> Any:
+def _no_rows(tensor: torch.Tensor) -> int:
+    return 0
+
+
+def _rows_of_split(name: str) -> Callable[[torch.Tensor], int]:
+    """What the fake backend splits: an all-to-all rows; the others elements, whatever their tensors' shapes are."""
+    if name.startswith("alltoall"):
+        return lambda tensor: tensor.shape[0] if tensor.dim() else 1
+    return lambda tensor: tensor.numel()
+
+
+def _swap_stand_ins(
+    arguments: Any, stand_ins: dict[int, tuple[torch.Tensor, Any]], rows_of: Callable[[torch.Tensor], int]
+) -> Any:
+    """Tensors without memory for the fake backend, which looks at nothing but how many there are to be split."""
     out = []
     for value in arguments:
         if isinstance(value, torch.Tensor):
             known = stand_ins.get(id(value))
             if known is None:
-                known = stand_ins[id(value)] = (_stand_in(value, by_rows), value)
+                known = stand_ins[id(value)] = (real.empty((rows_of(value), 0), dtype=value.dtype), value)
             value = known[0]
         elif isinstance(value, list | tuple):
-            value = _swap_stand_ins(value, stand_ins, by_rows)
+            value = _swap_stand_ins(value, stand_ins, rows_of)
         out.append(value)
     return tuple(out) if isinstance(arguments, tuple) else out
 

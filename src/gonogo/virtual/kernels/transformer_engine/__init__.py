@@ -24,9 +24,9 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual.kernels.flops import Computed, not_counted
-from gonogo.virtual.kernels.transformer_engine import quantized
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import ASSUMED
 from gonogo.virtual.kernels.transformer_engine.module import NAME, make_module
+from gonogo.virtual.kernels.transformer_engine.quantized import memory_of
 from gonogo.virtual.patching.after_import import after_import, import_within
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, meta_device
@@ -77,7 +77,7 @@ def _keep_off_the_device(patches: Patches, module: ModuleType) -> None:
         return new(cls, *args, device=asked if on_host else meta_device(asked), **kwargs)
 
     def of_bytes(name: str) -> property:
-        return property(lambda tensor: getattr(quantized.memory_of(tensor)[0], name))
+        return property(lambda tensor: getattr(memory_of(tensor)[0], name))
 
     patches.set(kind, "__new__", staticmethod(make))
     for name in ("device", "is_cuda"):  # newer releases have their own, which come first

@@ -10,7 +10,14 @@ import torch
 from gonogo.finding import Text
 from gonogo.virtual.kernels.checks import check, on_accelerator
 from gonogo.virtual.kernels.flops import Computed, not_counted
-from gonogo.virtual.kernels.transformer_engine import quantized
+from gonogo.virtual.kernels.transformer_engine.quantized import (
+    NOT_COVERED,
+    fill_quantized,
+    is_quantized,
+    kind_of,
+    make_quantized,
+    memory_of,
+)
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 ASSUMED = Text(
@@ -64,11 +71,11 @@ class CompiledFunctions:
         new = self._on(like.device)
         if quantizer is None:
             return new(shape, dtype)
-        out = quantized.empty(quantizer, shape, dtype, self._capability, new)
-        if quantized.kind_of(quantizer) not in fused:
+        out = make_quantized(quantizer, shape, dtype, self._capability, new)
+        if kind_of(quantizer) not in fused:
             between = new(shape, dtype)
-            quantized.fill(quantizer, new)
-            self._computed(0, between, *quantized.memory_of(out))
+            fill_quantized(quantizer, new)
+            self._computed(0, between, *memory_of(out))
         return out
 
     def _takes(self, *operands: Any) -> None:
@@ -76,15 +83,15 @@ class CompiledFunctions:
         self._assume(ASSUMED)
         for operand in operands:
             if isinstance(operand, torch.Tensor) and type(operand).__module__.startswith("transformer_engine."):
-                raise UnsupportedOperator(type(operand).__name__, quantized.NOT_COVERED)
+                raise UnsupportedOperator(type(operand).__name__, NOT_COVERED)
             if not isinstance(operand, torch.Tensor):
-                raise UnsupportedOperator(type(operand).__name__, quantized.NOT_COVERED)
+                raise UnsupportedOperator(type(operand).__name__, NOT_COVERED)
             check(on_accelerator(operand), f"Expected a CUDA tensor, but got a tensor on {operand.device}")
 
     def _takes_any(self, *operands: Any) -> None:
         """As :meth:`_takes`, of tensors in FP8, too."""
         for operand in operands:
-            self._takes(*(quantized.memory_of(operand) if quantized.is_quantized(operand) else [operand]))
+            self._takes(*(memory_of(operand) if is_quantized(operand) else [operand]))
 
 
 def two_dimensional(shape: Sequence[int]) -> tuple[int, int]:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
-from gonogo.virtual.kernels.transformer_engine import quantized
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions, two_dimensional
 from gonogo.virtual.kernels.transformer_engine.constants import QkvFormat, torch_dtype
+from gonogo.virtual.kernels.transformer_engine.quantized import DELAYED, MXFP8, fill_quantized, kind_of, memory_of
 
 _HALF = (torch.float16, torch.bfloat16)
 _GATED = ("glu", "geglu", "qgeglu", "reglu", "sreglu", "swiglu", "clamped_swiglu", "situglu")
@@ -20,7 +20,7 @@ _BACKWARD = (
     *("dglu", "dgelu", "dgeglu", "dqgelu", "dqgeglu", "drelu", "dreglu", "dsrelu", "dsreglu", "dsilu", "dswiglu"),
     *("clamped_dswiglu", "dsituglu"),
 )
-_IN_THE_KERNEL = (quantized.DELAYED, quantized.MXFP8)
+_IN_THE_KERNEL = (DELAYED, MXFP8)
 """Recipes in which an activation's kernel writes FP8 itself."""
 _WITH_BIAS = ("dbias_dgelu", "dbias_dsilu", "dbias_drelu", "dbias_dqgelu", "dbias_dsrelu")
 
@@ -66,13 +66,13 @@ class Norms(CompiledFunctions):
         rows, columns = two_dimensional(input.shape)
         check(weight.numel() == columns, "Gamma must have the same length as hidden size.")
         if out is None:
-            out = self._output(input.shape, torch_dtype(otype), input, quantizer, (quantized.DELAYED,))
+            out = self._output(input.shape, torch_dtype(otype), input, quantizer, (DELAYED,))
         else:
-            for part in quantized.memory_of(out) or [out]:
+            for part in memory_of(out) or [out]:
                 self._written(part)
-            if quantizer is not None and quantized.kind_of(quantizer) != quantized.DELAYED:
+            if quantizer is not None and kind_of(quantizer) != DELAYED:
                 self._new(input.shape, torch_dtype(otype), input)
-                quantized.fill(quantizer, self._on(input.device))
+                fill_quantized(quantizer, self._on(input.device))
         return out, rows
 
     def layernorm_bwd(

@@ -9,9 +9,17 @@ import torch
 
 from gonogo.virtual.kernels.checks import check
 from gonogo.virtual.kernels.flops import of_product
-from gonogo.virtual.kernels.transformer_engine import quantized
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions, two_dimensional
 from gonogo.virtual.kernels.transformer_engine.constants import torch_dtype
+from gonogo.virtual.kernels.transformer_engine.quantized import (
+    DELAYED,
+    NOT_COVERED,
+    has_layouts,
+    is_quantized,
+    memory_of,
+    scales_of,
+    shape_of,
+)
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _POINTERS, _ALIGNMENT = 16, 256
@@ -50,8 +58,8 @@ class Products(CompiledFunctions):
         check(B is not None, "Tensor B has not been provided")
         self._takes_any(A, B, workspace)
         if comm_overlap is not None:
-            raise UnsupportedOperator("generic_gemm with comm_overlap", quantized.NOT_COVERED)
-        shape = _output_shape(quantized.shape_of(A), transA, quantized.shape_of(B), transB)
+            raise UnsupportedOperator("generic_gemm with comm_overlap", NOT_COVERED)
+        shape = _output_shape(shape_of(A), transA, shape_of(B), transB)
         self._check_layouts(A, not transA, "A")
         self._check_layouts(B, transB, "B")
         check(accumulate or not beta, "Trying to use non-zero beta while not accumulating into D tensor.")
@@ -59,7 +67,7 @@ class Products(CompiledFunctions):
         # A product of tensors with a scale each writes FP8 itself, where the next scale is known before.
         one_scale = any(hasattr(operand, "_transpose") for operand in (A, B))
         if D is None:
-            D = self._output(shape, dtype, A, quantizer, (quantized.DELAYED,) if one_scale else ())
+            D = self._output(shape, dtype, A, quantizer, (DELAYED,) if one_scale else ())
         else:
             check(tuple(D.shape) == shape, f"GEMM output has invalid dims (expected {shape}, got {tuple(D.shape)})")
             self._written(D)
@@ -67,10 +75,10 @@ class Products(CompiledFunctions):
         self._count(A, transA, shape, (A, B, D))
         gradient = None
         if bias is not None and grad:
-            gradient = self._new((quantized.shape_of(B)[-1],), dtype, A)
+            gradient = self._new((shape_of(B)[-1],), dtype, A)
         elif bias is not None and not bias.is_contiguous():
             bias.contiguous()
-        of_gelu = torch_dtype(bias_type) if quantized.is_quantized(A) or quantized.is_quantized(B) else dtype
+        of_gelu = torch_dtype(bias_type) if is_quantized(A) or is_quantized(B) else dtype
         before_gelu = self._new(shape, of_gelu, A) if gelu and not grad else None
         return [D, gradient, before_gelu, extra_output]
 
@@ -98,7 +106,7 @@ class Products(CompiledFunctions):
         self._takes_any(*A, *B, *workspace)
         check(not single_output or D is not None, "not implemented, D should be allocated for single output case.")
         for number, (a, b) in enumerate(zip(A, B, strict=True)):
-            shape = _output_shape(quantized.shape_of(a), transa, quantized.shape_of(b), transb)
+            shape = _output_shape(shape_of(a), transa, shape_of(b), transb)
             self._check_layouts(a, not transa, "A")
             self._check_layouts(b, transb, "B")
             self._count(a, transa, shape, (a, b))
@@ -137,9 +145,9 @@ class Products(CompiledFunctions):
 
     def _check_layouts(self, operand: Any, by_columns: bool, name: str) -> None:
         """``CanonicalizeGemmInput``: a tensor in FP8 has to be there in the order in which it is read."""
-        if not quantized.is_quantized(operand):
+        if not is_quantized(operand):
             return
-        if hasattr(operand, "_transpose") and quantized.has_layouts(self._capability):
+        if hasattr(operand, "_transpose") and has_layouts(self._capability):
             return
         data = ("_transpose", "_columnwise_data") if by_columns else ("_data", "_rowwise_data")
         there = any(getattr(operand, one, None) is not None for one in data)
@@ -148,17 +156,17 @@ class Products(CompiledFunctions):
     def _reorder_scales(self, *operands: Any) -> None:
         """MXFP8's scales are brought into the product's order beside the old, on Blackwell those of blocks as well."""
         for operand in operands:
-            for scales in quantized.scales_of(operand)[:1]:
+            for scales in scales_of(operand)[:1]:
                 if scales.dtype == torch.uint8 and not getattr(operand, "_with_gemm_swizzled_scales", False):
                     self._new(scales.shape, torch.uint8, scales)
                 elif scales.dim() == 2 and scales.dtype == torch.float32 and self._capability >= (10, 0):
-                    rows, columns = two_dimensional(quantized.shape_of(operand))
+                    rows, columns = two_dimensional(shape_of(operand))
                     self._new((-(-rows // 128) * 128, -(-columns // 128) * 4), torch.uint8, scales)
 
     def _count(self, A: Any, transa: bool, shape: Sequence[int], operands: Sequence[Any]) -> None:
         rows, columns = two_dimensional(shape)
-        inner = two_dimensional(quantized.shape_of(A))[1 if transa else 0]
-        moved = [part for one in operands for part in (quantized.memory_of(one) or [one])]
+        inner = two_dimensional(shape_of(A))[1 if transa else 0]
+        moved = [part for one in operands for part in (memory_of(one) or [one])]
         self._computed(of_product(rows, inner, columns), *moved)
 
 

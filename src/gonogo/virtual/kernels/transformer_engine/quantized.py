@@ -81,7 +81,9 @@ def has_layouts(capability: tuple[int, int]) -> bool:
     return (10, 0) <= capability < (12, 0) or capability >= (13, 0)
 
 
-def empty(quantizer: Any, shape: Sequence[int], dtype: torch.dtype, capability: tuple[int, int], new: New) -> Any:
+def make_quantized(
+    quantizer: Any, shape: Sequence[int], dtype: torch.dtype, capability: tuple[int, int], new: New
+) -> Any:
     """``create_tensor``: a tensor of the quantizer's class, internal or whole, that stands for one of ``dtype``."""
     kind = kind_of(quantizer)
     by_rows, by_columns = _wanted(quantizer, kind, capability)
@@ -110,7 +112,7 @@ def empty(quantizer: Any, shape: Sequence[int], dtype: torch.dtype, capability: 
     return _made(whole, given)
 
 
-def update(quantizer: Any, tensor: Any, capability: tuple[int, int], new: New) -> None:
+def update_quantized(quantizer: Any, tensor: Any, capability: tuple[int, int], new: New) -> None:
     """``convert_and_update_tensor``: what the quantizer wants is there, what it doesn't want is let go."""
     kind = kind_of(quantizer)
     shape = shape_of(tensor)
@@ -132,7 +134,7 @@ def update(quantizer: Any, tensor: Any, capability: tuple[int, int], new: New) -
             setattr(tensor, place, new(of_part, dtype) if wanted and there is None else there)
 
 
-def fill(quantizer: Any, new: New) -> None:
+def fill_quantized(quantizer: Any, new: New) -> None:
     """``quantize``: what is allocated meanwhile, and the largest value agreed on between ranks."""
     if kind_of(quantizer) != CURRENT:
         return

@@ -9,9 +9,16 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
-from gonogo.virtual.kernels.transformer_engine import quantized
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import CompiledFunctions
 from gonogo.virtual.kernels.transformer_engine.constants import torch_dtype
+from gonogo.virtual.kernels.transformer_engine.quantized import (
+    fill_quantized,
+    make_quantized,
+    memory_of,
+    scales_of,
+    shape_of,
+    update_quantized,
+)
 
 _WRITTEN = {
     "fp8_block_scaling_compute_partial_amax": (1,),
@@ -42,31 +49,31 @@ class Recipes(CompiledFunctions):
         whole = tensor.contiguous()
         new = self._on(tensor.device)
         if output is None:
-            output = quantized.empty(quantizer, tuple(tensor.shape), tensor.dtype, self._capability, new)
+            output = make_quantized(quantizer, tuple(tensor.shape), tensor.dtype, self._capability, new)
         else:
-            quantized.update(quantizer, output, self._capability, new)
-            for part in quantized.memory_of(output):
+            update_quantized(quantizer, output, self._capability, new)
+            for part in memory_of(output):
                 self._written(part)
         self._cast(quantizer, whole, output)
         return output
 
     def _cast(self, quantizer: Any, source: torch.Tensor, output: Any) -> None:
         if source.numel():
-            quantized.fill(quantizer, self._on(source.device))
-            self._computed(0, source, *quantized.memory_of(output))
+            fill_quantized(quantizer, self._on(source.device))
+            self._computed(0, source, *memory_of(output))
 
     def create_empty_quantized_tensor(
         self, quantizer: Any, shape: Sequence[int], dtype: torch.dtype, device: Any = None, pin_memory: bool = False
     ) -> Any:
         """One that nothing has been put into."""
         new = self._on("cuda" if device is None else device, pin_memory)
-        return quantized.empty(quantizer, tuple(shape), dtype, self._capability, new)
+        return make_quantized(quantizer, tuple(shape), dtype, self._capability, new)
 
     def dequantize(self, input: Any, otype: Any) -> torch.Tensor:
         """In high precision."""
         self._takes_any(input)
-        out: torch.Tensor = self._on(input.device)(quantized.shape_of(input), torch_dtype(otype))
-        self._computed(0, *quantized.memory_of(input), out)
+        out: torch.Tensor = self._on(input.device)(shape_of(input), torch_dtype(otype))
+        self._computed(0, *memory_of(input), out)
         return out
 
     def multi_tensor_quantize(self, tensor_list: Sequence[torch.Tensor], quantizer_list: Sequence[Any]) -> list[Any]:
@@ -122,5 +129,5 @@ class Recipes(CompiledFunctions):
     def swizzle_scales_for_gemm_(self, tensor: Any) -> None:
         """The scales in a product's order: new ones in the place of the old."""
         self._takes_any(tensor)
-        for scales in quantized.scales_of(tensor):
+        for scales in scales_of(tensor):
             self._new(scales.shape, scales.dtype, scales)
