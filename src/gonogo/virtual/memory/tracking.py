@@ -60,7 +60,9 @@ class Holding:
 class Cell:
     """One storage. Lives as long as a tensor that uses it, and gives its bytes back when it goes."""
 
-    __slots__ = ("address", "at_peak", "born", "freed_by", "holding", "nbytes", "nonnegative", "pinned", "values")
+    __slots__ = (
+        "address", "at_peak", "born", "chosen", "freed_by", "holding", "nbytes", "nonnegative", "pinned", "values",
+    )  # fmt: skip
 
     def __init__(self, device_record: DeviceRecord, nbytes: int, category: int, owner: Owner) -> None:
         self.freed_by = device_record
@@ -75,6 +77,8 @@ class Cell:
         """The real bytes where they are known (see ``values.py``), else None."""
         self.nonnegative = False
         """Whether unknown values are known not to be negative (see ``signs.py``)."""
+        self.chosen = False
+        """Whether known values come of choices among unknown scores, which may be others on the accelerator."""
         self.address = device_record.take(self)
 
     def resize(self, nbytes: int) -> None:
