@@ -126,7 +126,7 @@ class _Reader:
         text = line.text
         if "](" in text:
             text = _LINK.sub(r"\1", text)
-        if grouped := _GROUP.match(text):
+        if text[:2] == "  " and (grouped := _GROUP.match(text)):
             text = text[grouped.end() :]
         if self._message is not None:
             if self._goes_on(line, text):
@@ -137,7 +137,7 @@ class _Reader:
             return  # blank, or the fence of a block in Markdown
         if _CHAIN.match(text):
             self._chained = True
-        elif header := _HEADER.search(text):
+        elif ("Traceback" in text or text.startswith("---")) and (header := _HEADER.search(text)):
             self._begin_frames()
             self._read_on_one_line(text[header.end() :], line)
         elif not self._is_frame(text):
@@ -177,17 +177,18 @@ class _Reader:
 
     def _is_frame(self, text: str) -> bool:
         """Takes a line that belongs to a traceback's body."""
-        if found := _FRAME.match(text):
+        if "File" in text and (found := _FRAME.match(text)):
             self._frame(found.group(1), found.group(2), found.group(3) or "")
             assert self._open is not None
             self._open.flush = text[0] not in " \t"
             self._open.indent = len(text) - len(text.lstrip())
             return True
-        if self._open is not None and (found := _FRAME_AFTER_CODE.match(text)):  # a line break was lost
+        if self._open is not None and 'File "' in text and (found := _FRAME_AFTER_CODE.match(text)):
+            # A line break was lost.
             self._code(found.group(1))
             self._frame(found.group(2), found.group(3), found.group(4))
             return True
-        if found := _IPYTHON.match(text):
+        if text[0] not in " \t" and (found := _IPYTHON.match(text)):
             self._frame(found["path"], found["a"] or found["b"] or "0", found["function"] or "<module>")
             if self._open is not None:
                 self._open.arrows = True
@@ -203,12 +204,12 @@ class _Reader:
                     self._open = None
                     return False
                 self._frame("", "0", "")  # its path stands above what was pasted
-        if _BOX_END.match(text):
+        if "╰" in text and _BOX_END.match(text):
             return True
-        if (found := _BOX.match(text)) and "│" in text:
+        if "│" in text and (found := _BOX.match(text)):
             self._boxed(found.group(1))
             return True
-        code = _ARROW_CODE.match(text)
+        code = _ARROW_CODE.match(text) if text[0] == "-" else None
         if code or (text[0] in " \t" and self._open.frames and not self._indented_end(text)):
             if code or not (self._open.arrows or _MARKERS.match(text)):
                 self._code(code.group(1) if code else text)
