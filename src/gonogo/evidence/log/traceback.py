@@ -31,6 +31,8 @@ class Raised(msgspec.Struct, frozen=True):
     at: LogLine
     cause: Raised | None = None
     """The exception that this one was raised from, or while handling."""
+    ignored: bool = False
+    """True where Python says that it ignored it, while it cleared up."""
 
     @property
     def type(self) -> str:
@@ -120,6 +122,7 @@ class _Reader:
         self._open: _Open | None = None
         self._last: Raised | None = None
         self._chained = False
+        self._ignored = False
         self._message: tuple[str, list[str], tuple[LogFrame, ...], LogLine] | None = None
 
     def read(self, line: LogLine) -> Iterator[Raised]:
@@ -135,6 +138,8 @@ class _Reader:
             yield self._built()
         if not text.strip(" \t`"):
             return  # blank, or the fence of a block in Markdown
+        if text.startswith("Exception ignored in"):
+            self._ignored = True
         if _CHAIN.match(text):
             self._chained = True
         elif ("Traceback" in text or text.startswith("---")) and (header := _HEADER.search(text)):
@@ -291,5 +296,6 @@ class _Reader:
         self._message = None
         cause = self._last if self._chained else None
         self._chained = False
-        self._last = Raised(qualified, "\n".join(message).strip(), frames, at, cause)
+        self._last = Raised(qualified, "\n".join(message).strip(), frames, at, cause, self._ignored)
+        self._ignored = False
         return self._last
