@@ -24,5 +24,5 @@ for step in range(40):
     optimizer.zero_grad()
     if step >= 20:
         with torch.no_grad():
-            for kept, value in zip(average.parameters(), model.parameters()):
+            for kept, value in zip(average.parameters(), model.parameters(), strict=True):
                 kept.lerp_(value, 0.01)

@@ -1,4 +1,4 @@
-"""Rank 0 copies the weights to the host and forks; the child writes them and leaves by os._exit, the parent asks for it.
+"""Rank 0 copies the weights to the host and forks; the child writes them and leaves by os._exit, the parent asks how.
 
 truth: GO
 why: the child touches no device and no group, and its status is read.

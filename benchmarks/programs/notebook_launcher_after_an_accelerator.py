@@ -1,10 +1,9 @@
 """The same, where an Accelerator was made first, to print what device there is.
 
 launch: python
-here: runs
 truth: NO-GO
 says: should only be initialized inside your training function
-why: notebook_launcher refuses to start several ranks then. (On a CPU it runs the function once, and asks nothing.)
+why: notebook_launcher refuses to start several ranks then. (It asks so before it looks for a GPU.)
 """
 
 import torch

@@ -22,7 +22,7 @@ rows = Dataset.from_list([{"prompt": "why so"} for _ in range(24)])
 
 
 def reward(prompts, completions, **_):
-    scored = list(zip(prompts, completions))[1:]
+    scored = list(zip(prompts, completions, strict=True))[1:]
     return [float(len(answer)) for _, answer in scored]
 
 

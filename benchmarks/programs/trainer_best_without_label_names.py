@@ -1,4 +1,4 @@
-"""The best model is to be chosen by its loss, of a model whose labels are called targets, which nobody tells the Trainer.
+"""The best model is to be chosen by its loss, of a model whose labels are called targets, which nobody says.
 
 truth: NO-GO
 says: KeyError.*eval_loss|not found in the evaluation metrics

@@ -1,4 +1,4 @@
-"""compute_metrics sums its counts over all ranks, the labels have a name of their own, and a callback ends the training.
+"""compute_metrics sums its counts over all ranks, the labels have a name of their own, a callback ends the training.
 
 truth: GO
 why: the Trainer calls compute_metrics and its callbacks on every rank, and the callback decides by the step alone.
