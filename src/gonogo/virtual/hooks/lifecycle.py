@@ -168,6 +168,8 @@ class Lifecycle:
         self._enough_at: tuple[float, float] | None = None
         """When the steps asked for had been made, in processor time and by the clock: a step may sleep."""
         self._went_on_cheaply = False
+        self._first_step: tuple[float, float, int] | None = None
+        """When the first step, which costs more than others, had been made, as above, and how many batches were read."""
         self._all_read: bool | None = None
         """Whether all ranks read data whose end a rehearsal may bring forward (True), or none does (False)."""
         self._later_passes = 0
@@ -249,12 +251,14 @@ class Lifecycle:
         if dist.is_available() and dist.is_initialized():
             self.world = max(self.world, dist.get_world_size())
         self.ledger.step = self.step
+        if self._first_step is None:
+            self._first_step = time.process_time(), time.monotonic(), self.ahead.batches
         if self.enough:
             if self._enough_at is None:
                 self._enough_at = time.process_time(), time.monotonic()
                 self._all_read = self._ask_who_reads()
             # What a loop comes to by itself must not be done twice: it is led where it won't go on.
-            if self._all_read is not False and not (self._all_read and self.reading is not None and self.reading()):
+            if self._all_read is not False and not self.reads_on:
                 self._lead_on()
         if (
             self.step >= self.target + self.more_steps + _STEPS_TOO_MANY
@@ -281,7 +285,24 @@ class Lifecycle:
         self.more_steps += min(everywhere)
         return min(everywhere) > 0
 
+    @property
+    def reads_on(self) -> bool:
+        """Whether the data that every rank reads is read on, beyond the steps asked for, and some of it is left."""
+        return bool(self._all_read) and self.reading is not None and self.reading()
+
+    def batches_affordable(self) -> int:
+        """How many batches more cost little, by what those after the first step have cost; 0 while that isn't known."""
+        if self._first_step is None:
+            return 0
+        processor, clock, before = self._first_step
+        read = self.ahead.batches - before
+        if read <= 0:
+            return 0
+        return affordable((time.process_time() - processor) / read, (time.monotonic() - clock) / read)
+
     def _ask_who_reads(self) -> bool | None:
+        if not self.to_the_end:
+            return None
         reads = self.reading is not None or self.data_ended is not None
         everywhere = self.ask_left(int(reads)) if self.ask_left is not None else [int(reads)]
         return reads if everywhere and set(everywhere) == {int(reads)} else None

@@ -7,7 +7,6 @@ import functools
 import gc
 import itertools
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
@@ -20,7 +19,7 @@ from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
 from gonogo.virtual.hooks.evaluation_growth import EvaluationGrowth
-from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, affordable, note_phase
+from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.memory_ownership import own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
 from gonogo.virtual.mode import VirtualMode
@@ -318,8 +317,7 @@ class Batches:
         self._goes_on: bool | None = None
         """Whether the data goes on to its own end, once the ranks have been asked."""
         self._asked_for_all = False
-        self._second_at: tuple[float, float] | None = None
-        """When the second batch was given, in processor time and by the clock: the first one costs more than others."""
+        """Whether the ranks have been asked whether all of it is read."""
         self._bytes = 0
         """Of the last batch."""
         self._growth = EvaluationGrowth(life)
@@ -358,8 +356,6 @@ class Batches:
         life.loading = loading_of(self._loader, batch, life.loading)
         self._bytes = bytes_of(batch)
         given = virtual_batch(batch, self._mode)
-        if self._given == 2:
-            self._second_at = time.process_time(), time.monotonic()
         if not evaluating:
             life.reading = self._reads_all
             life.seen.batch(given)
@@ -433,7 +429,7 @@ class Batches:
         if life.to_the_end and not self._asked_for_all:
             self._asked_for_all = True
             left = self._batches_left(1) if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
-            can = self._affordable()
+            can = 0 if life.ahead.is_made else life.batches_affordable()
             limits = life.ask_left(can) if life.ask_left is not None else [can]
             more = left if limits and left <= min(limits) else 0
             everywhere = life.ask_left(more) if life.ask_left is not None else [more]
@@ -441,14 +437,6 @@ class Batches:
                 self._until = self._given + more
                 life.more_steps += more
         return self._until is not None and self._given < self._until
-
-    def _affordable(self) -> int:
-        """How many batches more cost little, by what those after the first one have cost; 0 while that isn't known."""
-        if self._second_at is None or self._life.ahead.is_made:
-            return 0
-        processor, clock = self._second_at
-        times = self._given - 1
-        return affordable((time.process_time() - processor) / times, (time.monotonic() - clock) / times)
 
     def _say_how_far(self, count: int) -> None:
         """Note how far was looked ahead, of data without a length."""
