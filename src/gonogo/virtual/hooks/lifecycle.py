@@ -169,7 +169,7 @@ class Lifecycle:
         """When the steps asked for had been made, in processor time and by the clock: a step may sleep."""
         self._went_on_cheaply = False
         self._first_step: tuple[float, float, int] | None = None
-        """When the first step, which costs more than others, had been made, as above, and how many batches were read."""
+        """When the first step, which costs more than others, had been made, as above; the batches that were read."""
         self._all_read: bool | None = None
         """Whether all ranks read data whose end a rehearsal may bring forward (True), or none does (False)."""
         self._later_passes = 0
