@@ -1,6 +1,7 @@
 """accelerate leaves the batches uneven (6 and 5), since no row may be seen twice; nothing joins them.
 
 truth: NO-GO
+says: (?i)timed out|timeout|connection
 why: rank 0 waits in the gradients of its sixth batch for rank 1, which has ended its loop.
 """
 

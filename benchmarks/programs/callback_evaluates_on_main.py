@@ -1,6 +1,7 @@
 """A callback logs a sample's score after each 20th step: on the main process, by the Trainer's own evaluate.
 
 truth: NO-GO
+says: (?i)timed out|timeout|connection
 why: evaluate gathers over all ranks; rank 0 alone calls it, while rank 1 is in the gradients of the next step.
 """
 

@@ -1,6 +1,7 @@
 """ZeRO-3: every tenth step rank 0 prints the norm of a weight, for which it gathers it.
 
 truth: NO-GO
+says: (?i)timed out|timeout|connection
 why: GatheredParameters gathers from all ranks; rank 0 enters it alone.
 """
 
