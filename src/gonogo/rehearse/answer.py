@@ -80,8 +80,9 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
     reading.start()
     record = run.rehearse(request, on_progress)
     reading.join()
-    if record.laid_over:
-        read(record.laid_over, not record.whole_environment)
+    # What was replaced for the rehearsal's sake (torch by a build for the CPU) stays what the files ask for.
+    if laid_over := {name: version for name, version in record.laid_over.items() if name not in record.differing}:
+        read(laid_over, not record.whole_environment)
     files = found[-1] if found else NO_STATIC_FINDINGS
     if request.environment is None:
         record.notes += [(note.en, note.zh) for note in other_versions_pinned(record, files.runs)]

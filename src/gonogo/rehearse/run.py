@@ -43,6 +43,7 @@ from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 from gonogo.rehearse.resolve import Resolved, Situation, resolve
+from gonogo.rehearse.shell.devices import put_in
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep, keep_records
@@ -246,14 +247,19 @@ class _Job:
             started_by_program=launch.launcher == SPAWN,
             counts_work=request.count_work and rank == 0,
             every=request.every or request.viewers.flight_recorder is not None,
+            to_the_end=True,
             prepared=str(prepared_beside(Path.cwd()) or ""),
             trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",
             confinement=self.confinement.means or ("none" if request.unconfined else "namespaces"),
         )
+        environment = worker_environment(launch, process, packages=self.overlay.folders, scratch=folder / "caches")
+        if world is not None:
+            programs = put_in(self.confinement.readable / "programs", Surroundings.of(machine, None))
+            environment["PATH"] = os.pathsep.join([str(programs), environment.get("PATH", os.defpath)])
         return Assignment(
             plan=plan,
             python=launch.interpreter or sys.executable,
-            environment=worker_environment(launch, process, packages=self.overlay.folders, scratch=folder / "caches"),
+            environment=environment,
             cwd=launch.cwd,
             folder=folder,
             shown=shown,

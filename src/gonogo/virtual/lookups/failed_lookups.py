@@ -35,6 +35,7 @@ _MAX_DEPTH = 150
 _MAX_RECORDED = 200
 _stat = posix.stat
 _READING = {"open": 0, "os.scandir": 0, "os.listdir": 0, "os.chdir": 0, "sqlite3.connect": 0}
+_IN_MEMORY = re.compile(r"^file:(?::memory:|.*[?&]mode=memory(?:&|$))")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 _PROGRAM = re.compile(r"[\w./+-]+")
 _BUILT_IN = frozenset(
@@ -179,6 +180,8 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         return
     with contextlib.suppress(TypeError, ValueError):
         text = os.fsdecode("." if path is None else path)
+        if event == "sqlite3.connect" and (text in ("", ":memory:") or _IN_MEMORY.search(text)):
+            return  # a database of the process's own
         if text.startswith("file:"):
             text = text[5:].partition("?")[0]
         _CURRENT[-1].look(text.removesuffix(FOR_MODULES))

@@ -60,6 +60,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Count what it computes and moves: slower."""
     every: bool = False
     """Run each micro-batch, those too that would only repeat the one before."""
+    to_the_end: bool = False
+    """Read the data on to its own end, where that costs little."""
     only_looks: bool = False
     """Only look at what batches each rank will read, and end with the first of its own."""
     prepared: str = ""

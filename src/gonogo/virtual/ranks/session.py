@@ -97,6 +97,7 @@ class Session:
         self.mode = parts.mode(self.memory, self.ledger)
         self.modules = parts.modules(self.memory)
         self.life = parts.life(plan.steps, self.memory, self.ledger)
+        self.life.to_the_end = plan.to_the_end
         self.peers = Peers(plan.rank, plan.exchange, line_of_worker()) if plan.exchange is not None else None
         """The ranks that are rehearsed with this one, or None."""
         self.collectives = c10d_operators.CollectiveRecord(self.peers)
