@@ -44,7 +44,8 @@ def check_life(life: str | None, resume_on: str | None, resume_with: str | None)
             if value is not None:
                 raise UserError(
                     Text(
-                        "{name} needs --life train,save,kill,resume", "{name} 需要同时给出 --life train,save,kill,resume"
+                        "{name} needs --life train,save,kill,resume",
+                        "{name} 需要同时给出 --life train,save,kill,resume",
                     ).format(name=name)
                 )
         return ()
@@ -53,20 +54,22 @@ def check_life(life: str | None, resume_on: str | None, resume_with: str | None)
         if stage in _LATER:
             raise UserError(
                 Text(
-                    "--life {stage}: not rehearsed yet; stages are {known}", "--life {stage}：尚不能排练；可用的阶段：{known}"
+                    "--life {stage}: not rehearsed yet; stages are {known}",
+                    "--life {stage}：尚不能排练；可用的阶段：{known}",
                 ).format(stage=stage, known=", ".join(_STAGES))
             )
         if stage not in _STAGES:
             raise UserError(
-                Text("--life {life}: {stage!r} is no stage: use {known}", "--life {life}：没有阶段 {stage!r}：请用 {known}").format(
-                    life=life, stage=stage, known=", ".join(_STAGES)
-                )
+                Text(
+                    "--life {life}: {stage!r} is no stage: use {known}",
+                    "--life {life}：没有阶段 {stage!r}：请用 {known}",
+                ).format(life=life, stage=stage, known=", ".join(_STAGES))
             )
     places = [_STAGES.index(stage) for stage in stages]
     if places != sorted(set(places)) or not set(_NEEDED) <= set(stages):
         raise UserError(
             Text(
-                "--life {life}: give the stages in order, save, kill and resume among them: --life train,save,kill,resume",
+                "--life {life}: give the stages in order, with save, kill and resume: --life train,save,kill,resume",
                 "--life {life}：请按顺序给出阶段，其中须有 save、kill、resume：--life train,save,kill,resume",
             ).format(life=life)
         )

@@ -34,9 +34,9 @@ from gonogo.prepare.provided_files import note_on, prepared_beside, prepared_fil
 from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
-from gonogo.rehearse.lives import LifePass, add_files_of_other_ranks, came_to_save, second_command
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
+from gonogo.rehearse.lives import LifePass, add_files_of_other_ranks, came_to_save, second_command
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.exchange import Exchange

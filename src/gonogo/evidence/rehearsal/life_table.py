@@ -86,7 +86,9 @@ def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterat
             found.append((rank.rank, _row(state, now, written, held_by, by_weights)))
         worst = min(found, key=lambda pair: _WORST.index(pair[1].status))[1]
         ranks = tuple(number for number, row in found if row.status == worst.status)
-        yield StateRow(**{name: getattr(worst, name) for name in worst.__struct_fields__ if name != "ranks"}, ranks=ranks)
+        yield StateRow(
+            **{name: getattr(worst, name) for name in worst.__struct_fields__ if name != "ranks"}, ranks=ranks
+        )
 
 
 def _stepped_as_copies(had: dict[Identity, HeldState]) -> bool:

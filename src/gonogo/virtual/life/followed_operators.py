@@ -155,7 +155,7 @@ def _gather_copy_in(func: Any, args: Any, kwargs: Any, out: Any) -> None:
         origins.join_origins(results[0], list(_virtual(args[:1])), in_order=True)
 
 
-# -- collectives ---------------------------------------------------------------------------------------------------------
+# -- collectives ------------------------------------------------------------
 
 _Sent = tuple[Operation, list[list[origins.Piece]]]
 _GATHERS = frozenset({"allgather_", "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_"})

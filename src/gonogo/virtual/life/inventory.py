@@ -133,9 +133,10 @@ def _follow_made(patches: Patches, owner: Any, made: list[weakref.ref[Any]]) -> 
 def _follow_deepspeed(patches: Patches, made: list[weakref.ref[Any]], module: ModuleType) -> None:
     """DeepSpeed's schedulers, which have no class in common."""
     for owner in list(vars(module).values()):
-        if isinstance(owner, type) and hasattr(owner, "load_state_dict") and hasattr(owner, "step"):
-            if not issubclass(owner, torch.optim.lr_scheduler.LRScheduler):
-                _follow_made(patches, owner, made)
+        if not isinstance(owner, type) or issubclass(owner, torch.optim.lr_scheduler.LRScheduler):
+            continue
+        if hasattr(owner, "load_state_dict") and hasattr(owner, "step"):
+            _follow_made(patches, owner, made)
 
 
 def _of_model(root: nn.Module, names: dict[int, str]) -> Iterator[Held]:
@@ -202,7 +203,5 @@ def _steps_of(optimizer: Any) -> Iterator[float | None]:
             yield float(step)
         elif isinstance(step, torch.Tensor):
             (tensor, *_) = (*local_tensors(step), step)
-            known = (
-                VirtualTensor.virtual_mode.known_values(tensor) if isinstance(tensor, VirtualTensor) else tensor
-            )
+            known = VirtualTensor.virtual_mode.known_values(tensor) if isinstance(tensor, VirtualTensor) else tensor
             yield float(known.reshape(-1)[0].tolist()) if known is not None else None

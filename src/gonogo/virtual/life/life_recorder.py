@@ -20,6 +20,7 @@ from gonogo.virtual.life.followed_operators import BATCH, OriginMode
 from gonogo.virtual.life.inventory import Inventory
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
 from gonogo.virtual.memory.origins import Described, Origins, label_as
+from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, Parts
 
@@ -41,14 +42,15 @@ class LifeRecorder:
         self._saved_since_step = False
         self._drawn: dict[Any, bool] = {}
 
-    def install(self, mode: OriginMode, life: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
+    def install(self, mode: VirtualMode, life: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
         """Follow the program of a session; returns the undo."""
+        assert isinstance(mode, OriginMode)
         self._mode, self._life = mode, life
         self._inventory = Inventory(modules)
         undo = [self._inventory.install(), random_states.install(self._got, self._was_set)]
         sys.addaudithook(self._on_audit)
         Origins.followed = True
-        Origins.on_saved, Origins.on_read = self._on_saved, self._on_read  # type: ignore[assignment]
+        Origins.on_saved, Origins.on_read = self._on_saved, self._on_read
         if self._is_first:
             life.goes_on_after_save = True
         on_root, told_of_batch = modules.on_enter_root, life.on_batch
@@ -73,7 +75,7 @@ class LifeRecorder:
 
         return end
 
-    # -- what the program does -------------------------------------------------------------------------------------------
+    # -- what the program does ------------------------------------------------------------
 
     def on_forward(self) -> None:
         """Training goes on: the second life's state is what it is now."""
@@ -114,7 +116,7 @@ class LifeRecorder:
         ]
         return StateMoment(self._life.step, tuple(held), tuple(self._inventory.counters()), trains_on)
 
-    # -- files -----------------------------------------------------------------------------------------------------------
+    # -- files ------------------------------------------------------------
 
     def _on_saved(self, file: str, tensors: list[Described]) -> None:
         if not self._is_first or self._life.phase == "load":
@@ -122,7 +124,9 @@ class LifeRecorder:
         if not self._saved_since_step:
             self.record.at_save = self._moment(trains_on=True)
             self.record.batches_before_save = len(self.record.batches)
-        self._saved_since_step = True
+        if any(label[0] in _STATES for *_, pieces in tensors for *_, label in pieces):
+            self._saved_since_step = True
+            self._life.goes_on_with_data = True  # to the batch that comes next
         for key, shape, dtype, pieces in tensors:
             states = dict.fromkeys(label for _, _, label in pieces if label[0] in _STATES)
             holds = tuple((label[0], label[1], label[2]) for label in states)
@@ -133,7 +137,11 @@ class LifeRecorder:
     def _on_audit(self, event: str, args: Any) -> None:
         if event == "open" and Origins.followed and self._life.step and isinstance(args[2], int):
             path = args[0]
-            if args[2] & (os.O_WRONLY | os.O_RDWR) and isinstance(path, str | bytes) and len(self.record.written) < 4096:
+            if (
+                args[2] & (os.O_WRONLY | os.O_RDWR)
+                and isinstance(path, str | bytes)
+                and len(self.record.written) < 4096
+            ):
                 name = os.path.abspath(os.fsdecode(path))
                 if name not in self.record.written and not name.startswith("/dev/"):
                     self.record.written.append(name)
@@ -142,7 +150,7 @@ class LifeRecorder:
         if file not in self.record.files:
             self.record.files.append(file)
 
-    # -- data and random numbers -----------------------------------------------------------------------------------------
+    # -- data and random numbers ------------------------------------------------------------
 
     def _label_batch(self, batch: Any) -> None:
         tensors = list(_tensors_in(batch))

@@ -35,7 +35,9 @@ def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:
     """The pieces in a range of a storage, counted from the range's start."""
     if cell.origins is None:
         return []
-    return [(max(a, start) - start, min(b, end) - start, label) for a, b, label in cell.origins if a < end and b > start]
+    return [
+        (max(a, start) - start, min(b, end) - start, label) for a, b, label in cell.origins if a < end and b > start
+    ]
 
 
 def put(cell: Cell, start: int, end: int, pieces: Sequence[Piece], *, beside: bool = False) -> None:
@@ -149,7 +151,7 @@ def clear(tensor: VirtualTensor) -> None:
         put(tensor.cell, *span_of(tensor), [])
 
 
-# -- in files ------------------------------------------------------------------------------------------------------------
+# -- in files ------------------------------------------------------------
 
 
 def as_json(key: str, pieces: Sequence[Piece]) -> str:

@@ -37,8 +37,8 @@ from gonogo.virtual.hooks.micro_batches import CounterTally, MicroBatches, Numbe
 from gonogo.virtual.hooks.training_facts import as_run
 from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
-from gonogo.virtual.lookups import failed_lookups as asked_in_vain
 from gonogo.virtual.life.life_recorder import LifeRecorder, followed_parts
+from gonogo.virtual.lookups import failed_lookups as asked_in_vain
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
 from gonogo.virtual.operators import (

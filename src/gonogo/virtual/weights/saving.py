@@ -170,7 +170,9 @@ def _name_tensors(value: Any, name: str, names: dict[int, str]) -> None:
     """Where in an object of dictionaries and lists each tensor lies, by its storage."""
     for tensor in local_tensors(value):
         names.setdefault(id(tensor.cell), name)
-    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    items: Any = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    )
     for key, item in items:
         _name_tensors(item, f"{name}.{key}" if name else str(key), names)
 
