@@ -1,6 +1,6 @@
 """Programs that are saved, killed and resumed for real on the CPU, beside what is said of them without a GPU.
 
-The truth is the program's own: sums of its parameters and moments, its counters, its random state and its batch, at the step
+The truth is the program's own: sums of its parameters and moments, its counters, random state and batch, at the step
 after the save in the first life and at the first step of the second.
 """
 
@@ -27,13 +27,13 @@ STAGES = ("train", "save", "kill", "resume")
 
 def really(folder: Path, command: list[str]) -> list[dict[str, dict[str, Any]]]:
     """By rank: what the program tells at its moments, over both of its lives."""
-    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TRUTH": str(folder / "truth"), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TRUTH": str(folder / "told"), "OMP_NUM_THREADS": "1"}
     for life in ("first", "second"):
         subprocess.run(
             command, cwd=folder, env={**environment, "TRUTH_LIFE": life}, check=True, capture_output=True, timeout=300
         )
     told = []
-    for path in sorted(folder.glob("truth.*")):
+    for path in sorted(folder.glob("told.*")):
         moments = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         told.append({moment["moment"]: moment for moment in moments})
         path.unlink()

@@ -24,6 +24,7 @@ optimizer = torch.optim.AdamW(wrapped.parameters(), lr=1e-2)
 scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
 rows = torch.randint(0, 50, (40, 4), generator=torch.Generator().manual_seed(3))
 start, rng = 0, None
+resumes = os.path.exists("ck.pt")
 if os.path.exists("ck.pt"):
     saved = torch.load("ck.pt", map_location="cpu", weights_only=False)
     weights = saved["model"]
@@ -56,7 +57,7 @@ for batch in loader:
     if rng is not None:
         tell("resumed", model, optimizer, scheduler, batch)
         rng = None
-    elif step == 3:
+    elif step == 3 and not resumes:
         tell("next", model, optimizer, scheduler, batch)
         kill_after_save()
     loss = wrapped(batch.to(device)).pow(2).mean()
@@ -64,7 +65,7 @@ for batch in loader:
     optimizer.step()
     scheduler.step()
     optimizer.zero_grad()
-    if step == 2 and start == 0 and not os.path.exists("ck.pt"):
+    if step == 2 and not resumes:
         tell("saved", model, optimizer, scheduler, batch)
         if rank == 0:
             torch.save(

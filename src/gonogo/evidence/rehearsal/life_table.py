@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gonogo.evidence.rehearsal.lives import HeldState, RankLife, StateMoment
+import msgspec
+
+from gonogo.evidence.rehearsal.lives import HeldState, RankLife, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.life import (
     CounterRow,
@@ -67,9 +69,10 @@ def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterat
             continue
         for state in life.at_save.held if life.at_save is not None else ():
             had.setdefault(state.identity, state)
-        for tensor in life.saved:
-            for identity in tensor.holds:
-                written.setdefault(identity, {}).setdefault(tensor.file)
+    for tensor in (tensor for rank in before if rank.life is not None for tensor in rank.life.saved):
+        named = [] if tensor.holds else [one.identity for one in had.values() if _is_named(one, tensor.key)]
+        for identity in (*tensor.holds, *named):
+            written.setdefault(identity, {}).setdefault(tensor.file)
     held_by = {
         rank.rank: {state.identity: state for state in rank.life.at_start.held}
         for rank in after
@@ -116,8 +119,8 @@ def _row(
 
     if now is None:
         return row("not-read" if is_written else "not-written")
-    origins = list(now.origins)
-    for origin in now.origins:  # what another rank sent is what that rank has
+    origins = [_named_by_key(state, origin) for origin in now.origins]
+    for origin in list(origins):  # what another rank sent is what that rank has
         if origin.kind == "rank" and origin.name.isdigit():
             theirs = held_by.get(int(origin.name), {}).get(state.identity)
             if theirs is None:
@@ -141,6 +144,17 @@ def _row(
             return row("not-read" if is_written and state.kind == "buffer" and files else "unchanged")
         return row("drawn-anew")
     return row("not-read" if is_written else "not-written")
+
+
+def _named_by_key(state: HeldState, origin: StateOrigin) -> StateOrigin:
+    """Of a file's tensor that another rank had a part of, that part is known by its name in the file alone."""
+    if origin.kind != "rank" or not _is_named(state, origin.key):
+        return origin
+    return msgspec.structs.replace(origin, kind=state.kind, slot=state.slot, name=state.name)
+
+
+def _is_named(state: HeldState, key: str) -> bool:
+    return bool(key) and state.name in key and state.slot in key
 
 
 def _is_of(state: HeldState, kind: str, slot: str, name: str) -> bool:

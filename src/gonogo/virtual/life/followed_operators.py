@@ -193,7 +193,25 @@ def _collective(func: Any, args: Any, sent: _Sent) -> None:
         return
     if name == "gather_" and not outputs:
         return
+    if name in _FLAT_GATHERS and len({label for one in held for _, _, label in one}) > 1:
+        _give_slots(operation, outputs, held)
+        return
     _give(outputs, held)
+
+
+_FLAT_GATHERS = ("_allgather_base_", "allgather_into_tensor_coalesced_")
+
+
+def _give_slots(operation: Operation, outputs: list[VirtualTensor], held: list[list[origins.Piece]]) -> None:
+    """Of a buffer of several states each rank has others: this rank's slot is known, the rest is what others sent."""
+    size = max(len(operation.members), 1)
+    for tensor, pieces in zip(outputs, held, strict=False):
+        start, end = origins.span_of(tensor)
+        slot = (end - start) // size
+        for number, rank in enumerate(operation.members):
+            at = start + number * slot
+            sent = pieces if number == operation.mine else [(0, slot, ("rank", "", str(rank)))]
+            origins.put(tensor.cell, at, at + slot, sent)
 
 
 def _received(outputs: list[VirtualTensor], rank: str) -> None:

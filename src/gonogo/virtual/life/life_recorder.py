@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from gonogo.evidence.rehearsal.lives import LifePart, RankLife, SavedTensor, StateMoment
-from gonogo.evidence.rehearsal.record import Phase
+from gonogo.evidence.rehearsal.record import Outcome, Phase
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
 from gonogo.virtual.life import random_states
@@ -100,9 +100,9 @@ class LifeRecorder:
             self._label()
             self.record.random_got = {}
 
-    def ended(self) -> RankLife:
-        """The record, at the program's end."""
-        if not self._is_first and self.record.at_start is None:
+    def ended(self, outcome: Outcome) -> RankLife:
+        """The record, at the program's end; one that failed before it trained has shown nothing of its state."""
+        if not self._is_first and self.record.at_start is None and outcome == "completed":
             self.record.at_start = self._moment(trains_on=False)
         return self.record
 
@@ -124,13 +124,13 @@ class LifeRecorder:
         if not self._saved_since_step:
             self.record.at_save = self._moment(trains_on=True)
             self.record.batches_before_save = len(self.record.batches)
-        if any(label[0] in _STATES for *_, pieces in tensors for *_, label in pieces):
+        if any(label[0] in (*_STATES, "rank") for *_, pieces in tensors for *_, label in pieces):
             self._saved_since_step = True
             self._life.goes_on_with_data = True  # to the batch that comes next
         for key, shape, dtype, pieces in tensors:
             states = dict.fromkeys(label for _, _, label in pieces if label[0] in _STATES)
             holds = tuple((label[0], label[1], label[2]) for label in states)
-            if holds:
+            if holds or any(label[0] == "rank" for _, _, label in pieces):
                 self.record.saved.append(SavedTensor(file, key, shape, dtype.removeprefix("torch."), holds))
                 self._on_read(file)
 

@@ -159,7 +159,7 @@ def as_json(key: str, pieces: Sequence[Piece]) -> str:
     return json.dumps([key, [[a, b, *label[:3]] for a, b, label in pieces if label[0] in _STATES]])
 
 
-_STATES = ("parameter", "buffer", "optimizer")
+_STATES = ("parameter", "buffer", "optimizer", "rank")
 
 
 def in_location(location: str, key: str, pieces: Sequence[Piece]) -> str:

@@ -408,7 +408,7 @@ class Session:
             advanced_loops=self.life.loops.led,
             left_out=self.life.left_out(),
             confinement=self.plan.confinement,
-            life=self.of_life.ended() if self.of_life is not None else None,
+            life=self.of_life.ended(outcome) if self.of_life is not None else None,
             **self._why,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
