@@ -120,7 +120,7 @@ def _row(
     if now is None:
         return row("not-read" if is_written else "not-written")
     origins = [_named_by_key(state, origin) for origin in now.origins]
-    for origin in list(origins):  # what another rank sent is what that rank has
+    for origin in tuple(origins):  # what another rank sent is what that rank has
         if origin.kind == "rank" and origin.name.isdigit():
             theirs = held_by.get(int(origin.name), {}).get(state.identity)
             if theirs is None:
@@ -154,7 +154,8 @@ def _named_by_key(state: HeldState, origin: StateOrigin) -> StateOrigin:
 
 
 def _is_named(state: HeldState, key: str) -> bool:
-    return bool(key) and state.name in key and state.slot in key
+    words = f".{key}."
+    return f".{state.name}." in words and (not state.slot or f".{state.slot}." in words)
 
 
 def _is_of(state: HeldState, kind: str, slot: str, name: str) -> bool:
