@@ -1,12 +1,12 @@
-"""The dispatch mode of a rehearsal in which it is followed what is copied where: see ``memory/origins.py``."""
+"""The dispatch mode of a rehearsal in which it is followed what is copied where: see ``origins.py``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from gonogo.virtual import origins
 from gonogo.virtual.collectives.exchange import Operation, flat
-from gonogo.virtual.memory import origins
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import VirtualTensor
 

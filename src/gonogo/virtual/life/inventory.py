@@ -14,7 +14,7 @@ from torch import nn
 
 from gonogo.evidence.rehearsal.lives import HeldState, StateCounter, StateOrigin
 from gonogo.virtual.hooks.modules import ModuleTracker
-from gonogo.virtual.memory.origins import Label, pieces_in
+from gonogo.virtual.origins import Label, pieces_in
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor, local_tensors

@@ -19,8 +19,8 @@ from gonogo.virtual.life import random_states
 from gonogo.virtual.life.followed_operators import BATCH, OriginMode
 from gonogo.virtual.life.inventory import Inventory
 from gonogo.virtual.memory.caching_allocator import CachingAllocator
-from gonogo.virtual.memory.origins import Described, Origins, label_as
 from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.origins import Described, Origins, label_as
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, Parts
 

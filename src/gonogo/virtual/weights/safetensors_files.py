@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.memory.origins import was_read
+from gonogo.virtual.origins import was_read
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values import real
 from gonogo.virtual.weights.stored import VALUES_LIMIT, nbytes_of, with_values, without_values

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from gonogo.virtual import private
-from gonogo.virtual.memory.origins import Described, Origins, in_location, pieces_in, pieces_of
 from gonogo.virtual.memory.tracking import Cell
+from gonogo.virtual.origins import Described, Origins, in_location, pieces_in, pieces_of
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork

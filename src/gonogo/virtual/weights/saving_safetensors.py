@@ -17,7 +17,7 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual import private
-from gonogo.virtual.memory.origins import Described, Origins, as_json, pieces_in
+from gonogo.virtual.origins import Described, Origins, as_json, pieces_in
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor

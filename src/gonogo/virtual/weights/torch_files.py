@@ -20,7 +20,7 @@ import torch
 
 from gonogo.virtual import private
 from gonogo.virtual.generators import check_rng_state
-from gonogo.virtual.memory.origins import from_location, was_read
+from gonogo.virtual.origins import from_location, was_read
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights import private_serialization
