@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from gonogo.finding import Report, Verdict
-from gonogo.finding.life import LifeReport
+from gonogo.finding.lives.life_report import LifeReport
 from gonogo.rehearse.answer import rehearsed
 from gonogo.rehearse.request import RehearsalRequest
 

@@ -14,7 +14,7 @@ import msgspec
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.divergence import Divergence
 from gonogo.finding.frame import Frame
-from gonogo.finding.life import LifeReport
+from gonogo.finding.lives.life_report import LifeReport
 from gonogo.finding.text import Text
 
 Phase = Literal[

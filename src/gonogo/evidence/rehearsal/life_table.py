@@ -8,7 +8,7 @@ import msgspec
 
 from gonogo.evidence.rehearsal.lives import HeldState, RankLife, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
-from gonogo.finding.life import (
+from gonogo.finding.lives.life_report import (
     CounterRow,
     CounterStatus,
     DataStatus,

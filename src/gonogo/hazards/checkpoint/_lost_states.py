@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gonogo.evidence.rehearsal.life_table import life_report
-from gonogo.finding.life import LifeReport, StateRow
+from gonogo.finding.lives.life_report import LifeReport, StateRow
 from gonogo.hazards.rule import RehearsalRecord, Text
 
 _SHOWN = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UnsetType
 
-from gonogo.finding.life import LifeReport, StateRow
+from gonogo.finding.lives.life_report import LifeReport, StateRow
 from gonogo.finding.rehearsal import Rehearsal
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
