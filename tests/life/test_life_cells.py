@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_truth import PROGRAMS, STAGES
+from test_life_truth import PROGRAMS, STAGES
 
 from gonogo.finding import Verdict
 from gonogo.rehearse.answer import rehearsed
