@@ -47,8 +47,8 @@ Every = Annotated[
     bool,
     typer.Option(
         "--every",
-        help="Run every micro-batch of gradient accumulation. Default: those that would repeat the one before are "
-        "counted, not run.",
+        help="Run every micro-batch of gradient accumulation and every token of generate. Default: those that would "
+        "repeat one before are counted, not run.",
     ),
 ]
 

@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from gonogo.diagnose.kinds_of_objects import told_by_its_kind
 from gonogo.evidence.failure.failure_facts import raised_in_your_line
-from gonogo.evidence.failure.misfit import FORMS, HANDS_ON, Misfit, library_package, misfit_in
+from gonogo.evidence.failure.misfit import (
+    FORMS,
+    FORMS_OF_CALLS,
+    HANDS_ON,
+    Misfit,
+    config_of_trainer,
+    library_package,
+    misfit_in,
+)
 from gonogo.evidence.failure.native import readable
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text
@@ -212,7 +220,8 @@ def _of_assertion(message: Message, code: str) -> tuple[Text | None, Text | None
     tested = (check.group(1) if check is not None else code).strip().rstrip("\\,").strip()
     if found := _NOT_INITIALIZED.search(message.text):
         return _uninitialized(found.group(1)), None
-    if not tested or tested.startswith(("raise ", "assert")):
+    # What is raised is often called, a name or a bracket of the call: only an assertion's own line is a check.
+    if not tested or tested.startswith(("raise ", "assert")) or (check is None and not code.startswith("assert")):
         return (Text(f"a check does not hold: {said}", f"一项检查不成立：{said}"), None) if said else (None, None)
     if not said:
         return Text(f"the check `{tested}` does not hold", f"检查 `{tested}` 不成立"), None
@@ -269,6 +278,21 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
             "that it was written for with {there}",
             "请求它的代码针对的是另一种模型（对象），或另一版本的 {lacks}：请比较它所对应的版本与 {there}",
         ).format(lacks=misfit.lacks, there=lacks)
+    if misfit.lacks and misfit.by_user and misfit.form in FORMS_OF_CALLS:
+        config = config_of_trainer(misfit.subject)
+        return what, Text(
+            "{config}change your call to what {there} takes, or install the release of {lacks} that it was written for",
+            "{config}按 {there} 的签名修改该调用，或安装它所针对的 {lacks} 版本",
+        ).format(
+            config=Text(
+                f"give {', '.join(misfit.names)} to {config}, if it is a setting of the training; or ",
+                f"若 {', '.join(misfit.names)} 是训练设置，请放入 {config}；或",
+            )
+            if config
+            else "",
+            there=lacks,
+            lacks=misfit.lacks,
+        )
     if misfit.lacks:
         because = Text("{what}", "{what}").format(what=what)
         change = Text(

@@ -35,6 +35,8 @@ class Operand(msgspec.Struct, frozen=True):
     parameter: str | None = None
     """Full name of the parameter or buffer it is (or is a view, gathered copy or gradient of)."""
     kind: Literal["parameter", "buffer", "gradient", "optimizer", "input", "activation", "unknown"] = "unknown"
+    chosen: bool = False
+    """Whether its values come of choices among unknown scores: a token, an expert, a beam."""
 
 
 class FailureSummary(msgspec.Struct, frozen=True):

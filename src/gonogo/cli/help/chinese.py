@@ -101,8 +101,9 @@ HELP_ZH = {
     "Write the ranks' collectives as flight recorder dumps for PyTorch's torchfrtrace to this folder.": (
         "把各 rank 的集合通信写成供 PyTorch torchfrtrace 读取的 flight recorder 转储。"
     ),
-    "Run every micro-batch of gradient accumulation. Default: those that would repeat the one before are "
-    "counted, not run.": "逐个运行梯度累积的每个 micro-batch。默认：与前一个完全相同的只计数、不运行。",
+    "Run every micro-batch of gradient accumulation and every token of generate. Default: those that would "
+    "repeat one before are counted, not run.": "逐个运行梯度累积的每个 micro-batch 和 generate 的每个 token。默认：与之前相同的"
+    "只计数、不运行。",
     "Run without confinement: programs can reach your files and the network. Noted in each report.": (
         "不加限制地运行：程序能访问你的文件和网络。每份报告都会注明。"
     ),

@@ -31,6 +31,8 @@ class Raised(msgspec.Struct, frozen=True):
     at: LogLine
     cause: Raised | None = None
     """The exception that this one was raised from, or while handling."""
+    ignored: bool = False
+    """True where Python says that it ignored it, while it cleared up."""
 
     @property
     def type(self) -> str:
@@ -120,13 +122,14 @@ class _Reader:
         self._open: _Open | None = None
         self._last: Raised | None = None
         self._chained = False
+        self._ignored = False
         self._message: tuple[str, list[str], tuple[LogFrame, ...], LogLine] | None = None
 
     def read(self, line: LogLine) -> Iterator[Raised]:
         text = line.text
         if "](" in text:
             text = _LINK.sub(r"\1", text)
-        if grouped := _GROUP.match(text):
+        if text[:2] == "  " and (grouped := _GROUP.match(text)):
             text = text[grouped.end() :]
         if self._message is not None:
             if self._goes_on(line, text):
@@ -135,9 +138,11 @@ class _Reader:
             yield self._built()
         if not text.strip(" \t`"):
             return  # blank, or the fence of a block in Markdown
+        if text.startswith("Exception ignored in"):
+            self._ignored = True
         if _CHAIN.match(text):
             self._chained = True
-        elif header := _HEADER.search(text):
+        elif ("Traceback" in text or text.startswith("---")) and (header := _HEADER.search(text)):
             self._begin_frames()
             self._read_on_one_line(text[header.end() :], line)
         elif not self._is_frame(text):
@@ -177,17 +182,18 @@ class _Reader:
 
     def _is_frame(self, text: str) -> bool:
         """Takes a line that belongs to a traceback's body."""
-        if found := _FRAME.match(text):
+        if "File" in text and (found := _FRAME.match(text)):
             self._frame(found.group(1), found.group(2), found.group(3) or "")
             assert self._open is not None
             self._open.flush = text[0] not in " \t"
             self._open.indent = len(text) - len(text.lstrip())
             return True
-        if self._open is not None and (found := _FRAME_AFTER_CODE.match(text)):  # a line break was lost
+        if self._open is not None and 'File "' in text and (found := _FRAME_AFTER_CODE.match(text)):
+            # A line break was lost.
             self._code(found.group(1))
             self._frame(found.group(2), found.group(3), found.group(4))
             return True
-        if found := _IPYTHON.match(text):
+        if text[0] not in " \t" and (found := _IPYTHON.match(text)):
             self._frame(found["path"], found["a"] or found["b"] or "0", found["function"] or "<module>")
             if self._open is not None:
                 self._open.arrows = True
@@ -203,12 +209,12 @@ class _Reader:
                     self._open = None
                     return False
                 self._frame("", "0", "")  # its path stands above what was pasted
-        if _BOX_END.match(text):
+        if "╰" in text and _BOX_END.match(text):
             return True
-        if (found := _BOX.match(text)) and "│" in text:
+        if "│" in text and (found := _BOX.match(text)):
             self._boxed(found.group(1))
             return True
-        code = _ARROW_CODE.match(text)
+        code = _ARROW_CODE.match(text) if text[0] == "-" else None
         if code or (text[0] in " \t" and self._open.frames and not self._indented_end(text)):
             if code or not (self._open.arrows or _MARKERS.match(text)):
                 self._code(code.group(1) if code else text)
@@ -290,5 +296,6 @@ class _Reader:
         self._message = None
         cause = self._last if self._chained else None
         self._chained = False
-        self._last = Raised(qualified, "\n".join(message).strip(), frames, at, cause)
+        self._last = Raised(qualified, "\n".join(message).strip(), frames, at, cause, self._ignored)
+        self._ignored = False
         return self._last

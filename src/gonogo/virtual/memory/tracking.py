@@ -61,8 +61,9 @@ class Cell:
     """One storage. Lives as long as a tensor that uses it, and gives its bytes back when it goes."""
 
     __slots__ = (
-        *("address", "at_peak", "born", "freed_by", "holding", "nbytes", "nonnegative", "origins", "pinned", "values"),
-    )
+        "address", "at_peak", "born", "chosen", "freed_by", "holding", "nbytes", "nonnegative", "origins", "pinned",
+        "values",
+    )  # fmt: skip
 
     def __init__(self, device_record: DeviceRecord, nbytes: int, category: int, owner: Owner) -> None:
         self.freed_by = device_record
@@ -79,6 +80,8 @@ class Cell:
         """Whether unknown values are known not to be negative (see ``signs.py``)."""
         self.origins: list[tuple[int, int, tuple[str, ...]]] | None = None
         """Where its bytes come from (see ``origins.py``), where that is followed."""
+        self.chosen = False
+        """Whether known values come of choices among unknown scores, which may be others on the accelerator."""
         self.address = device_record.take(self)
 
     def resize(self, nbytes: int) -> None:

@@ -31,6 +31,7 @@ from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, line_of_worker
 from gonogo.virtual.failure import AutogradOrigin, exited_for, failure_of, in_chain, is_from_autograd, note_failed_call
 from gonogo.virtual.hooks import data_parallel, engine, fsdp, megatron, memory_ownership, trainer, training
+from gonogo.virtual.hooks.decoding import Decoding
 from gonogo.virtual.hooks.engine import defer_compile_passes
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.micro_batches import CounterTally, MicroBatches, NumbersTally, Tally
@@ -194,6 +195,7 @@ class Session:
         undo.append(fsdp.install(self.mode))
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life, self._micro_batches()))
+        undo.append(Decoding(self.life, self.memory, self._tallies, self._runs_every).install())
         undo.append(megatron.install(self.life))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(defer_compile_passes())
@@ -291,11 +293,12 @@ class Session:
             record.parameter_names = self.modules.numbered_parameters()
         return record
 
-    def _micro_batches(self) -> MicroBatches:
-        """Which micro-batches are run: all of a rank that is followed event by event."""
+    def _runs_every(self) -> bool:
+        """Whether what repeats is run as well: of a rank that is followed event by event all is."""
+        return self.plan.every or self.recorder is not None
 
-        def every() -> bool:
-            return self.plan.every or self.recorder is not None
+    def _micro_batches(self) -> MicroBatches:
+        """Which micro-batches are run."""
 
         def agree(repeats: bool) -> bool:
             if self.peers is None:
@@ -303,7 +306,7 @@ class Session:
             answers = self.peers.ask(_REPEATS, b"%d" % repeats)
             return answers is not None and set(answers) == {b"1"}
 
-        return MicroBatches(self.life, self.memory, self._tallies, every, agree)
+        return MicroBatches(self.life, self.memory, self._tallies, self._runs_every, agree)
 
     def _tallies(self) -> list[Tally]:
         """What is counted of the program."""
