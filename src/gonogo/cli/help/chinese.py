@@ -102,8 +102,9 @@ HELP_ZH = {
         "把各 rank 的集合通信写成供 PyTorch torchfrtrace 读取的 flight recorder 转储。"
     ),
     "Run every micro-batch of gradient accumulation and every token of generate. Default: those that would "
-    "repeat one before are counted, not run.": "逐个运行梯度累积的每个 micro-batch 和 generate 的每个 token。默认：与之前相同的"
-    "只计数、不运行。",
+    "repeat one before are counted, not run.": (
+        "逐个运行梯度累积的每个 micro-batch 和 generate 的每个 token。默认：与之前相同的只计数、不运行。"
+    ),
     "Run without confinement: programs can reach your files and the network. Noted in each report.": (
         "不加限制地运行：程序能访问你的文件和网络。每份报告都会注明。"
     ),
