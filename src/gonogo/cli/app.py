@@ -40,6 +40,7 @@ from gonogo.cli.options import (
     HostMemory,
     InEnvironment,
     Lang,
+    Life,
     MemoryViz,
     MicroBatch,
     Nodes,
@@ -47,6 +48,8 @@ from gonogo.cli.options import (
     Output,
     PageFormat,
     Ranks,
+    ResumeOn,
+    ResumeWith,
     SeqLen,
     Steps,
     SyntheticBatch,
@@ -150,6 +153,9 @@ def rehearse(
         str | None,
         typer.Option(metavar="ADDRESS|auto", help="Run the ranks on this Ray cluster. Default: on this machine."),
     ] = None,
+    life: Life = None,
+    resume_on: ResumeOn = None,
+    resume_with: ResumeWith = None,
     against: Annotated[
         Path | None,
         typer.Option(
@@ -200,17 +206,20 @@ def rehearse(
         from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
+        from gonogo.rehearse.lives import check_alone, check_life
+        from gonogo.rehearse.ranks.rank_options import AUTO, OF_A_LIFE
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewer_files import ViewerFiles
         from gonogo.report.answer.invoked import called
         from gonogo.trials.cure.answer import with_step_time
 
+        stages = check_life(life, resume_on, resume_with)
         request = RehearsalRequest(
             command=command,
             gpus=gpus,
             nodes=nodes,
             host_memory=host_memory,
-            ranks=ranks,
+            ranks=OF_A_LIFE if stages and ranks.strip().lower() == AUTO else ranks,
             steps=steps,
             timeout=timeout,
             environment=environment,
@@ -224,7 +233,11 @@ def rehearse(
             yes=yes,
             unconfined=unconfined,
             env=tuple(env or ()),
+            life=stages,
+            resume_on=resume_on,
+            resume_with=resume_with,
         )
+        check_alone(stages, ray, viewers=bool(request.viewers))
         request = unpacked(request)
         earlier = None if against is None else read_earlier(against)
         with live_display(language) as on_progress:

@@ -118,6 +118,26 @@ FlightRecorder = Annotated[
     ),
 ]
 
+Life = Annotated[
+    str | None,
+    typer.Option(
+        metavar="STAGES",
+        help="Also save, kill and resume the run, and say which state is lost: --life train,save,kill,resume.",
+    ),
+]
+ResumeOn = Annotated[
+    str | None,
+    typer.Option(metavar="COUNTxTYPE", help="With --life: the machine on which the run is resumed. Default: the same."),
+]
+ResumeWith = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ARGS",
+        help="With --life: what the command that resumes has besides, in one word: "
+        '--resume-with "--resume_from_checkpoint out/checkpoint-2". An option that the command has is replaced.',
+    ),
+]
+
 SyntheticBatch = Annotated[
     Path | None,
     typer.Option(

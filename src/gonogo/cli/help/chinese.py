@@ -119,6 +119,17 @@ HELP_ZH = {
     ),
     "With --synthetic-batch: samples per GPU. Default: 1.": "与 --synthetic-batch 连用：每张 GPU 的样本数。默认：1。",
     "With --synthetic-batch: enable gradient checkpointing.": "与 --synthetic-batch 连用：启用梯度检查点。",
+    "Also save, kill and resume the run, and say which state is lost: --life train,save,kill,resume.": (
+        "同时排练保存、终止和恢复，并指出丢失了哪些状态：--life train,save,kill,resume。"
+    ),
+    "With --life: the machine on which the run is resumed. Default: the same.": (
+        "与 --life 合用：在哪种机器上恢复训练。默认：同一种。"
+    ),
+    "With --life: what the command that resumes has besides, in one word: "
+    '--resume-with "--resume_from_checkpoint out/checkpoint-2". An option that the command has is replaced.': (
+        "与 --life 合用：恢复训练的命令另外带的参数，写成一个词："
+        '--resume-with "--resume_from_checkpoint out/checkpoint-2"。命令中已有的选项会被替换。'
+    ),
     "Run the ranks on this Ray cluster. Default: on this machine.": "在此 Ray 集群上运行各 rank。默认：在本机。",
     "Compare with an earlier report (JSON): exit 1 if the verdict got worse or a memory peak grew.": (
         "与之前的报告（JSON）比较：结论变差或内存峰值增长时退出码为 1。"

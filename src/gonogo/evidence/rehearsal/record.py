@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from gonogo.evidence.rehearsal.lives import LifePart, RankLife
 from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
@@ -346,6 +347,8 @@ class RankRecord(msgspec.Struct):
     """What gonogo made (a tokenizer, a stand-in's object) that the statement which failed was given."""
     certificate: list[Obligation] = []
     """Of a rank that failed: what has to be so for that to be the real run's failure."""
+    life: RankLife | None = None
+    """What it saw of the run's life, where that is rehearsed."""
 
 
 class AcceleratorFacts(msgspec.Struct, frozen=True):
@@ -391,3 +394,9 @@ class RehearsalRecord(msgspec.Struct):
     """Packages (canonical name) that the environment's file asks for and that were replaced or left out."""
     whole_environment: bool = False
     """Whether :attr:`laid_over` are all the packages that there were: nothing of the installed ones was seen."""
+    life_part: LifePart = ""
+    """Which of two lives it is of, where the whole life was asked for: ``first`` where it came to no second one."""
+    first_life: RehearsalRecord | None = None
+    """Of a second life: the record of the first."""
+    resumes_as_given: bool = True
+    """Whether the second life's command was the first's, word by word."""

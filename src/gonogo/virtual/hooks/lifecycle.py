@@ -178,6 +178,10 @@ class Lifecycle:
         self.empty_pass = False
         """Whether the program's own data came to no batch, before any step."""
         self._after_save = False
+        self.goes_on_after_save = False
+        """Whether training is to go on after its save, which the rehearsal waits for."""
+        self.goes_on_with_data = False
+        """Whether data goes on meanwhile, where the program itself counts its steps."""
 
     @property
     def enough(self) -> bool:

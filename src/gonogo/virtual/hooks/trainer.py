@@ -33,11 +33,12 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, micro_batches: Micro
                 life.expect("evaluate")
             if _is_on(args, "save_strategy"):
                 life.expect("save")
+                life.goes_on_with_data = life.goes_on_after_save
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
             reads_on = life.enough and life.reads_on
             if life.enough and not reads_on and not self.one_more:
-                control.should_training_stop = True
+                control.should_training_stop = not life.goes_on_with_data or life.step > life.target
                 control.should_log = True
                 if _is_on(args, "eval_strategy", "evaluation_strategy"):
                     control.should_evaluate = True

@@ -339,7 +339,13 @@ class Batches:
                 self._cut_short()
                 raise self._end()
             self._growth.note()
-        elif life.enough and not life.leads_on and not self._has_to_go_on() and not self._reads_on():
+        elif (
+            life.enough
+            and not life.goes_on_with_data
+            and not life.leads_on
+            and not self._has_to_go_on()
+            and not self._reads_on()
+        ):
             anew = isinstance(sys.exc_info()[1], StopIteration)
             if self._given or not life.goes_round(anew=anew):
                 raise self._end()

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.evidence.environment.hardware import Accelerator
+from gonogo.evidence.rehearsal.lives import LifePart
 from gonogo.evidence.rehearsal.record import Confined
 
 SPAWN = "torch.multiprocessing.spawn"
@@ -68,6 +69,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """The folder of what gonogo prepare has made; empty where there is none."""
     trace: str = ""
     """Where what it does is written event by event (:class:`RankTrace`); empty: it is not followed."""
+    life: LifePart = ""
+    """Which of a run's two lives it is, where they are rehearsed."""
     exchange: ExchangeAddress | None = None
     """None where one rank is rehearsed alone."""
     confinement: Confined = "namespaces"

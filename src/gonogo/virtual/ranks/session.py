@@ -38,6 +38,7 @@ from gonogo.virtual.hooks.micro_batches import CounterTally, MicroBatches, Numbe
 from gonogo.virtual.hooks.training_facts import as_run
 from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
+from gonogo.virtual.life.life_recorder import LifeRecorder, followed_parts
 from gonogo.virtual.lookups import failed_lookups as asked_in_vain
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
@@ -65,7 +66,7 @@ from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import prepared, spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
-from gonogo.virtual.tracing.parts import PLAIN, traced_components
+from gonogo.virtual.tracing.parts import PLAIN, Parts, traced_components
 from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import batches, data_shapes
@@ -93,7 +94,8 @@ class Session:
         self.memory = MemoryRecord(self._device_record)
         self.ledger = Ledger(os.path.dirname(torch.__file__))
         self.recorder = Recorder(plan.rank) if plan.trace else None
-        parts = self._parts = traced_components(self.recorder) if self.recorder is not None else PLAIN
+        self.of_life = LifeRecorder(plan.life) if plan.life else None
+        parts = self._parts = self._parts_of_plan()
         self.mode = parts.mode(self.memory, self.ledger)
         self.modules = parts.modules(self.memory)
         self.life = parts.life(plan.steps, self.memory, self.ledger)
@@ -123,6 +125,11 @@ class Session:
         self._why: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []
         self._ray: ray.Installed | None = None
+
+    def _parts_of_plan(self) -> Parts:
+        if self.of_life is not None:
+            return followed_parts(self.of_life)
+        return traced_components(self.recorder) if self.recorder is not None else PLAIN
 
     def _device_record(self, name: str) -> DeviceRecord:
         accelerator = self.plan.accelerator
@@ -200,6 +207,8 @@ class Session:
         self.mode.on_failure = functools.partial(note_failed_call, self.modules)
         if self.peers is not None:
             self.meet(self.peers)
+        if self.of_life is not None:
+            undo.append(self.of_life.install(self.mode, self.life, self.modules))
         if self.plan.only_looks:
             self.life.on_loader = self._look_at_data
         torch.manual_seed(0)
@@ -403,6 +412,7 @@ class Session:
             advanced_loops=self.life.loops.led,
             left_out=self.life.left_out(),
             confinement=self.plan.confinement,
+            life=self.of_life.ended(outcome) if self.of_life is not None else None,
             **self._why,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )
