@@ -160,10 +160,8 @@ class Warned(_Record, frozen=True, tag="warning", omit_defaults=True):
     what: Literal["host-memory", "gpu-memory", "nonfinite-loss"] = "host-memory"
     step: int = 0
     bytes_per_step: float = 0.0
-    bytes_now: int = 0
     bytes_left: int = 0
     steps_left: float = 0.0
-    seconds_left: float = 0.0
     value: str = ""
     """The loss, where it is not finite."""
 
