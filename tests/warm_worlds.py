@@ -6,27 +6,39 @@ or Landlock, seccomp, descriptors, limits); but where that is this Python with `
 not become another Python. As with workers that gonogo's own server forks (``gonogo.virtual.ranks.fork_server``),
 nothing of a session exists before the fork.
 
+``python warm_worlds.py serve LIFE SOCKET`` is that process; ``python warm_worlds.py gonogo SOCKET WORDS…`` is
+``python -m gonogo WORDS…`` with such worlds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import importlib
 import os
+import random
+import runpy
+import select
+import shutil
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
-from unittest import mock
 
 _MAX_PACKET = 64
+_GONOGO = [sys.executable, "-m", "gonogo"]
+_REHEARSING = ("rehearse", "cure", "plan", "bisect", "prepare", "compare", "mcp", "ui", "diagnose", "skills")
+"""Commands of gonogo that may make a world."""
 _AT_START = (
     "PYTHON", "LD_", "LC_", "LANG", "OMP_", "KMP_", "MKL_", "OPENBLAS_", "MALLOC_", "GLIBC_", "TORCH_LOGS",
     "TORCH_DEVICE", "TORCHDYNAMO", "TORCHINDUCTOR_", "PYTORCH_JIT", "TRITON_", "ATEN_", "DNNL_", "NUMPY_", "NPY_",
@@ -50,27 +62,30 @@ class _Started(BaseException):
         self.environment = environment
 
 
-# -- in the process that runs the tests -------------------------------------------------------------------------------
+# -- in the process that makes a world --------------------------------------------------------------------------------
 
 
 class _FirstProcess:
-    """What ``subprocess.Popen`` is for a world: its first process, a grandchild of this one."""
+    """What ``subprocess.Popen`` is for a world: its first process, which is not this one's child."""
 
-    def __init__(self, pid: int, ended: socket.socket) -> None:
-        self.pid = pid
-        self.stderr = None
-        self._ended = ended
+    stderr = None
+
+    def __init__(self, server: str, control: int, listener: int) -> None:
+        self._told = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._told.connect(server)
+        socket.send_fds(self._told, [b"begin"], [control, listener, 2])
+        self.pid = struct.unpack("=i", self._told.recv(4))[0]
         self._code: int | None = None
 
     def wait(self, timeout: float | None = None) -> int:
         if self._code is None:
-            self._ended.settimeout(timeout)
+            self._told.settimeout(timeout)
             try:
-                status = self._ended.recv(4)
+                status = self._told.recv(4)
             except TimeoutError:
                 raise subprocess.TimeoutExpired("a world's first process", timeout or 0.0) from None
             self._code = struct.unpack("=i", status)[0] if len(status) == 4 else -signal.SIGKILL
-            self._ended.close()
+            self._told.close()
         return self._code
 
     def kill(self) -> None:
@@ -78,66 +93,104 @@ class _FirstProcess:
             os.kill(self.pid, signal.SIGKILL)
 
 
+def _popen(server: Callable[[], str]) -> type[subprocess.Popen[Any]]:
+    """``subprocess.Popen`` that has first processes forked, and gonogo's commands have theirs forked."""
+
+    class Popen(subprocess.Popen):  # type: ignore[type-arg]
+        def __new__(cls, args: Any, *rest: Any, **options: Any) -> Any:
+            if _begins_world(args) and options.get("stderr") is None:
+                return _FirstProcess(server(), *options["pass_fds"])
+            return super().__new__(cls)
+
+        def __init__(self, args: Any, *rest: Any, **options: Any) -> None:
+            if isinstance(args, list) and args[:3] == _GONOGO and args[3:4] and args[3] in _REHEARSING:
+                args = [sys.executable, __file__, "gonogo", server(), *args[3:]]
+            super().__init__(args, *rest, **options)
+
+    return Popen
+
+
+def _begins_world(args: Any) -> bool:
+    return isinstance(args, list) and args[:3] == [sys.executable, "-I", "-S"] and args[4:5] == ["begin"]
+
+
 class WarmWorlds:
     """The process from which first processes are forked; started when the first is asked for."""
 
     def __init__(self) -> None:
         self._popen: subprocess.Popen[bytes] | None = None
-        self._channel: socket.socket | None = None
+        self._life: int | None = None
+        self._folder = Path(tempfile.mkdtemp(prefix="gonogo-warm-"))
+        self._started = threading.Lock()
 
-    def popen(self, command: list[str], **options: Any) -> Any:
-        """As ``subprocess.Popen``, for all that a world starts."""
-        if command[0] == sys.executable and command[4:5] == ["begin"] and options.get("stderr") is None:
-            control, listener = options["pass_fds"]
-            return self._fork(control, listener)
-        return subprocess.Popen(command, **options)
-
-    def _fork(self, control: int, listener: int) -> _FirstProcess:
-        if self._channel is None:
-            self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                self._popen = subprocess.Popen(
-                    [sys.executable, __file__, str(theirs.fileno())], pass_fds=[theirs.fileno()], cwd="/",
+    def server(self) -> str:
+        """The path of its socket."""
+        path = self._folder / "socket"
+        with self._started:
+            if self._popen is None:
+                theirs, self._life = os.pipe()
+                self._popen = _POPEN(
+                    [sys.executable, __file__, "serve", str(theirs), str(path)],
+                    pass_fds=[theirs],
+                    cwd="/",
                     env={**os.environ, **_FIXED},
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
-                )  # fmt: skip
-        ended, tells = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with tells:
-            socket.send_fds(self._channel, [b"."], [control, listener, tells.fileno(), 2])
-        return _FirstProcess(struct.unpack("=i", ended.recv(4))[0], ended)
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+                os.close(theirs)
+            while not path.exists():
+                assert self._popen.poll() is None, "the process from which worlds are forked did not start"
+                time.sleep(0.01)
+        return str(path)
 
     def close(self) -> None:
-        if self._channel is not None and self._popen is not None:
-            self._channel.close()
-            self._popen.kill()
+        if self._popen is not None and self._life is not None:
+            os.close(self._life)
             self._popen.wait()
-            self._channel = self._popen = None
+        shutil.rmtree(self._folder)
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Within it, the worlds that this process makes are warm."""
-        from gonogo.confinement import world
-
-        own = SimpleNamespace(**{**vars(subprocess), "Popen": self.popen})
-        with mock.patch.object(world, "subprocess", own):
+        """Within it, the worlds that this process and its commands make are warm."""
+        subprocess.Popen = _popen(self.server)  # type: ignore[misc]
+        try:
             yield
+        finally:
+            subprocess.Popen = _POPEN  # type: ignore[misc]
+
+
+_POPEN = subprocess.Popen
+
+
+def _gonogo(server: str, words: list[str]) -> None:
+    """``python -m gonogo WORDS…`` with warm worlds."""
+    subprocess.Popen = _popen(lambda: server)  # type: ignore[misc]
+    sys.path[0] = os.getcwd()
+    sys.argv = ["gonogo", *words]
+    sys.orig_argv = [*_GONOGO, *words]
+    runpy.run_module("gonogo", run_name="__main__", alter_sys=True)
 
 
 # -- in the process from which first processes are forked -------------------------------------------------------------
 
 
-def _serve(channel: socket.socket) -> None:
-    """Fork first processes; comes back in each. Ends with the other end of the channel."""
+def _serve(life: int, path: str) -> list[str]:
+    """Fork first processes until ``life`` is closed; comes back in each, with its arguments."""
     children: dict[int, socket.socket] = {}
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
-    import select
-
+    server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    server.bind(f"{path}.partial")
+    server.listen(128)
+    os.rename(f"{path}.partial", path)
     while True:
-        ready, _, _ = select.select([channel, woken], [], [])
+        ready, _, _ = select.select([server, woken, life], [], [])
+        if life in ready:
+            os._exit(0)
         if woken in ready:
             os.read(woken, 4096)
             with contextlib.suppress(ChildProcessError):
@@ -147,27 +200,29 @@ def _serve(channel: socket.socket) -> None:
                         break
                     with contextlib.suppress(OSError), children.pop(pid) as ended:
                         ended.send(struct.pack("=i", os.waitstatus_to_exitcode(status)))
-        if channel in ready:
-            packet, descriptors, _, _ = socket.recv_fds(channel, _MAX_PACKET, 4)
-            if not packet:
-                os._exit(0)
-            control, listener, tells, errors = descriptors
-            pid = os.fork()
-            if not pid:
-                os.setsid()
-                os.dup2(errors, 2)
-                signal.set_wakeup_fd(-1)
-                for descriptor in (woken, wake, tells, errors):
-                    os.close(descriptor)
-                channel.close()
-                for ended in children.values():
-                    ended.close()
-                sys.argv = ["", str(control), str(listener)]
-                return
-            for descriptor in (control, listener, errors):
+        if server not in ready:
+            continue
+        asks, _ = server.accept()
+        packet, descriptors, _, _ = socket.recv_fds(asks, _MAX_PACKET, 3)
+        if not packet:
+            asks.close()
+            continue
+        control, listener, errors = descriptors
+        pid = os.fork()
+        if not pid:
+            os.setsid()
+            os.dup2(errors, 2)
+            signal.set_wakeup_fd(-1)
+            for descriptor in (woken, wake, errors, life):
                 os.close(descriptor)
-            children[pid] = socket.socket(fileno=tells)
-            children[pid].send(struct.pack("=i", pid))
+            for other in (server, asks, *children.values()):
+                other.close()
+            return [str(control), str(listener)]
+        for descriptor in descriptors:
+            os.close(descriptor)
+        children[pid] = asks
+        with contextlib.suppress(OSError):
+            asks.send(struct.pack("=i", pid))
 
 
 def _have_programs_forked(fresh: dict[bytes, bytes]) -> None:
@@ -204,9 +259,6 @@ def _read_at_start(variables: Any) -> dict[bytes, bytes]:
 
 def _as_in_a_new_process(words: list[str], environment: dict[bytes, bytes], path: list[str]) -> dict[str, Any]:
     """The globals of the program's ``__main__``; what a process finds out once is forgotten."""
-    import random
-    import tempfile
-
     os.environb.clear()
     os.environb.update(environment)
     time.tzset()
@@ -228,39 +280,46 @@ def _as_in_a_new_process(words: list[str], environment: dict[bytes, bytes], path
     return main.__dict__
 
 
-if __name__ == "__main__":
-    import gc
-
-    _path = ["", *sys.path[1:]]
+def _import_all(life: int, path: str) -> tuple[list[str], list[str]]:
+    """Import, and serve; comes back in each first process, with its arguments and what ``sys.path`` began with."""
+    fresh = _read_at_start(os.environb)
+    begins = ["", *sys.path[1:]]
     sys.path[0:1] = []
-    _channel = socket.socket(fileno=int(sys.argv[1]))
-    _fresh = _read_at_start(os.environb)
     sys.path.append(str(Path(__file__).parents[1] / "src"))
     from gonogo.virtual.ranks.fork_server import is_alone
     from gonogo.virtual.ranks.importing import import_worker
 
     import_worker()
-    for _name in _IMPORTED_WITH_IT:
+    for name in _IMPORTED_WITH_IT:
         with contextlib.suppress(ImportError):
-            importlib.import_module(_name)
+            importlib.import_module(name)
     if not is_alone():
         sys.exit("a fork would leave the other threads of this process behind")
-    _have_programs_forked(_fresh)
+    _have_programs_forked(fresh)
     gc.freeze()
-    _serve(_channel)
-    try:
-        from gonogo.confinement.inside import init
+    return _serve(life, path), begins
 
-        _libraries = os.environ.get("LD_LIBRARY_PATH")
-        os.environ.clear()
-        if _libraries is not None:
-            os.environ["LD_LIBRARY_PATH"] = _libraries
-        init.main(sys.argv[1:])
+
+def _begin(arguments: list[str]) -> None:
+    """The first process of a world. Raises what says which program a process of it is to be."""
+    from gonogo.confinement.inside import init
+
+    libraries = os.environ.get("LD_LIBRARY_PATH")
+    os.environ.clear()
+    if libraries is not None:
+        os.environ["LD_LIBRARY_PATH"] = libraries
+    init.main(arguments)
+
+
+if __name__ == "__main__" and sys.argv[1] == "gonogo":
+    _gonogo(sys.argv[2], sys.argv[3:])
+elif __name__ == "__main__":
+    _arguments, _path = _import_all(int(sys.argv[2]), sys.argv[3])
+    try:
+        _begin(_arguments)
     except _Started as _started:
         _words, _variables = _started.words, _started.environment
     except BaseException:
-        import traceback
-
         traceback.print_exc()
         os._exit(errno.EIO)
     _globals = _as_in_a_new_process(_words, _variables, _path)
