@@ -16,6 +16,7 @@ import contextlib
 import errno
 import gc
 import importlib
+import multiprocessing.process
 import os
 import random
 import runpy
@@ -263,6 +264,7 @@ def _as_in_a_new_process(words: list[str], environment: dict[bytes, bytes], path
     os.environb.update(environment)
     time.tzset()
     tempfile.tempdir = None
+    multiprocessing.process.ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
     random.seed()
     numbers = sys.modules.get("numpy.random")
     if numbers is not None:

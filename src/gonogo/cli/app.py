@@ -479,7 +479,7 @@ def hazards(
 class _Command(TyperCommand):
     """A command whose usage line has required arguments as they are called; Typer puts them into braces."""
 
-    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [_IN_BRACES.sub(r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
 
 

@@ -81,7 +81,7 @@ class PlacedTensors(msgspec.Struct, frozen=True, omit_defaults=True):
     """The device (or type of device) where the DeepSpeed config says they should be; None where it does not say."""
 
 
-class Census(_Record, frozen=True, tag="census", omit_defaults=True):
+class PlacementSnapshot(_Record, frozen=True, tag="census", omit_defaults=True):
     """Where everything stood before the first step (``moment`` ``start``) or after it (``first-step``); bytes."""
 
     places: tuple[PlacedTensors, ...] = ()
@@ -323,7 +323,7 @@ class End(_Record, frozen=True, tag="end", omit_defaults=True):
 Record = (
     StartRecord
     | Joined
-    | Census
+    | PlacementSnapshot
     | Compared
     | Step
     | Warned
