@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 from typer.models import CommandInfo
 
 from gonogo._version import __version__
@@ -68,6 +69,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language, language_of_locale
 from gonogo.report.page import Page, colour_wanted
 
+_IN_BRACES = re.compile(r"^\{([^|]*)\}$")  # of several words, {install|show}, they stay
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 _EXAMPLE = "For instance:"
 
@@ -487,6 +489,13 @@ def hazards(
         publish_text(lambda stream: write_list(stream, chosen, format_, language), output)
 
 
+class _Command(TyperCommand):
+    """A command whose usage line has required arguments as they are called; Typer puts them into braces."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [_IN_BRACES.sub(r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
+
+
 _LATER = {
     "compare": "gonogo.cli.compare",
     "doctor": "gonogo.cli.doctor",
@@ -509,6 +518,8 @@ def _register_later(called: str | None) -> None:
         if name not in others and (called == name or listed):
             found = import_module(module)
             app.command(name=name, context_settings=getattr(found, "SETTINGS", None))(getattr(found, name))
+    for command in app.registered_commands:
+        command.cls = _Command
 
 
 def main() -> None:

@@ -203,7 +203,7 @@ class Missed(msgspec.Struct, frozen=True):
     """Of a folder of data: the files asked for in it."""
 
 
-class Absent(msgspec.Struct, frozen=True):
+class FailedLookup(msgspec.Struct, frozen=True):
     """Something that the program, or a library for it, asked for before a failure and that was not there.
 
     Told by who asked (the importer, the functions that open and look, the loader of libraries), whatever the exception
@@ -339,7 +339,7 @@ class RankRecord(msgspec.Struct):
     """What of the run was left out."""
     confinement: Confined = ""
     """What the kernel confined the program by; empty in a record of an older gonogo, or where it never ran."""
-    absent: list[Absent] = []
+    absent: list[FailedLookup] = []
     """What was asked for in vain before a failure, and may have to do with it."""
     imported: dict[str, str] = {}
     """Of a rank that failed: the distributions (canonical names) that it had imported from, and their versions."""

@@ -61,7 +61,7 @@ class CpuRamOomKilled(Hazard):
         if rank is None:
             return
         kills = sum(launch.oom_kills or 0 for launch in run.launches)
-        total = max((census.host_total for census in rank.censuses), default=0) or max(
+        total = max((census.host_total for census in rank.placements), default=0) or max(
             (launch.host_total for launch in run.launches), default=0
         )
         left = rank.steps[-1].host_available if rank.steps else None
