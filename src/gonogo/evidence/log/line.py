@@ -70,6 +70,11 @@ _NODE = compiled_when_used(r"([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3}): ?")
 _TIME_INSIDE = compiled_when_used(rf"\[?({_ISO})")
 
 
+_MOST_DIGITS = 4000
+"""Python refuses to make a number of over 4,300, since the time that it takes grows with their square."""
+_DIGITS = re.compile(rf"(\d{{{_MOST_DIGITS}}})\d+")
+
+
 def cleaned(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:
     """The lines of a log's kept parts. ``rank`` is that of the whole log, where its name says so."""
     raw: list[tuple[int, str]] = []
@@ -82,9 +87,14 @@ def cleaned(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]
             pieces.pop()
         for offset, piece in enumerate(pieces):
             raw += [(part.line + offset, text) for text in _texts(piece)]
-    raw = restored(raw)
+    raw = [(number, _readable_numbers(text)) for number, text in restored(raw)]
     ambiguous = _ambiguous_prefix([text for _, text in raw])
     return [_line(path, number, text, rank, ambiguous) for number, text in raw]
+
+
+def _readable_numbers(text: str) -> str:
+    """Digits beyond as many as Python makes a number of are left out."""
+    return _DIGITS.sub(r"\1", text) if len(text) > _MOST_DIGITS else text
 
 
 def _plain_texts(data: bytes) -> list[str] | None:

@@ -51,7 +51,6 @@ _IPYTHON = compiled_when_used(
     r"^(?:File )?(?P<path>[^\s:]{1,500}\.py|Cell In ?\[\d+\]|Input In ?\[\d+\]|<ipython-input-[\w-]+>)"
     r"(?::(?P<a>\d{1,9}))?(?:, line (?P<b>\d{1,9}))?(?:,? in (?P<function>[\w.<>]{1,200})(?:\(|$)|:?$)"
 )
-_BOX = compiled_when_used(r"^\s*│\s?(.*?)\s*│?\s*$")
 _BOX_FRAME = compiled_when_used(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
 _BOX_CODE = compiled_when_used(r"^(?:❱|>)\s*\d+\s(?:│\s)?(.*)$")
 _BOX_END = compiled_when_used(r"^\s*╰─")
@@ -115,6 +114,16 @@ def raised_in(lines: Iterable[LogLine]) -> Iterator[Raised]:
     for line in lines:
         yield from reader.read(line)
     yield from reader.finish()
+
+
+def _in_box(text: str) -> str | None:
+    """What stands between the sides of rich's box; None where the line is no part of one. The right side may be cut."""
+    text = text.lstrip()
+    if not text.startswith("│"):
+        return None
+    text = text[1:].rstrip()
+    text = text[1:] if text[:1].isspace() else text
+    return text.removesuffix("│").rstrip()
 
 
 class _Reader:
@@ -200,19 +209,19 @@ class _Reader:
             return True
         if self._open is None:
             # Of a box that was pasted without its top, the first frame opens it.
-            boxed = _BOX.match(text) if "│" in text else None
+            boxed = _in_box(text)
             if boxed is None:
                 return False
             self._open = _Open()
-            if not _BOX_FRAME.match(boxed.group(1)):
-                if not _BOX_CODE.match(boxed.group(1).strip()):
+            if not _BOX_FRAME.match(boxed):
+                if not _BOX_CODE.match(boxed.strip()):
                     self._open = None
                     return False
                 self._frame("", "0", "")  # its path stands above what was pasted
         if "╰" in text and _BOX_END.match(text):
             return True
-        if "│" in text and (found := _BOX.match(text)):
-            self._boxed(found.group(1))
+        if (boxed := _in_box(text)) is not None:
+            self._boxed(boxed)
             return True
         code = _ARROW_CODE.match(text) if text[0] == "-" else None
         if code or (text[0] in " \t" and self._open.frames and not self._indented_end(text)):
