@@ -32,7 +32,9 @@ _NONE_OPERAND = compiled_when_used(
     r"(?:unsupported operand type\(s\) for (\S{1,3}?):|'(\S{1,2})' not supported between instances of) "
     r"'(\w{1,60})' and '(\w{1,60})'"
 )
-_SUBSCRIPT = compiled_when_used(r"([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
+_MOST_CODE = 2000
+"""Characters of a statement that are looked at: a longer one was not written by hand."""
+_SUBSCRIPT = compiled_when_used(r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
 _ADVICE = compiled_when_used(
     r"(?i)(?:^|(?<=[.!;:\n)]) ?)((?:please|you (?:should|need to|must|can|may)|try|consider|make sure|use |set |call "
     r"|install |pass |add |remove |reduce |increase |to fix|instead,? |specify|enable|disable|upgrade|downgrade|run )"
@@ -97,7 +99,7 @@ def _telling(chain: tuple[RaisedException, ...]) -> RaisedException:
 
 
 def _by_form(raised: RaisedException) -> tuple[Text | None, Text | None]:
-    message, code = raised.message, raised.frames[-1].code if raised.frames else ""
+    message, code = raised.message, raised.frames[-1].code[:_MOST_CODE] if raised.frames else ""
     if message.form == "missing_key":
         return _of_key(message, code, raised)
     if message.form == "state_dict":
