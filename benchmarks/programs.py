@@ -43,8 +43,8 @@ PATIENCE = 300
 def header(program: Path) -> dict[str, str]:
     """What a program says of itself: its launch, its truth, and the words of its failure."""
     text = ast.get_docstring(ast.parse(program.read_text())) or ""
-    found = dict(re.findall(r"^(truth|says|place|ranks|why): (.+)$", text, re.MULTILINE))
-    return {"ranks": "2", "says": "", "place": "", **found}
+    found = dict(re.findall(r"^(truth|says|place|ranks|why|launch|here): (.+)$", text, re.MULTILINE))
+    return {"ranks": "2", "says": "", "place": "", "launch": "torchrun", "here": "", **found}
 
 
 def programs(words: list[str]) -> list[Path]:
@@ -54,7 +54,9 @@ def programs(words: list[str]) -> list[Path]:
 
 
 def launch(program: Path) -> list[str]:
-    """The command that starts it."""
+    """The command that starts it: one that starts its ranks itself is a plain script."""
+    if header(program)["launch"] == "python":
+        return ["python", program.name]
     return ["torchrun", "--nproc_per_node", header(program)["ranks"], program.name]
 
 
@@ -67,7 +69,8 @@ def run(program: Path) -> dict[str, Any]:
     import torch
 
     started = time.monotonic()
-    world = int(header(program)["ranks"])
+    alone = header(program)["launch"] == "python"
+    world = 1 if alone else int(header(program)["ranks"])
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         work = shutil.copytree(PROGRAMS, Path(folder) / "project", ignore=shutil.ignore_patterns("__pycache__"))
         free.bind(("127.0.0.1", 0))
@@ -83,11 +86,15 @@ def run(program: Path) -> dict[str, Any]:
         variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "none"}
         variables |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(world))
         variables |= {"GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1"}
+        if alone:
+            variables = {
+                name: value for name, value in variables.items() if "WORLD" not in name and "MASTER" not in name
+            }
         ranks: list[int] = []
         for rank in range(world):
             ranks.append(os.fork())
             if not ranks[-1]:
-                os.environ.update(variables, RANK=str(rank), LOCAL_RANK=str(rank))
+                os.environ.update(variables, **({} if alone else {"RANK": str(rank), "LOCAL_RANK": str(rank)}))
                 torch.set_num_threads(1)
                 _be(rank, work, program.name, Path(folder))
         ends = _wait_for(ranks)
@@ -95,11 +102,12 @@ def run(program: Path) -> dict[str, Any]:
     end = "hangs" if ends is None else "fails" if any(ends) else "runs"
     errors = re.findall(r"^((?:\w+\.)*\w*(?:Error|Exception|Unsupported)\b.*)$", output, re.MULTILINE)
     says = header(program)["says"]
+    here = header(program)["here"] or ("runs" if header(program)["truth"] == "GO" else "fails")
     return {
         "real": end,
         "error": errors[0][:200] if errors and end != "runs" else "",
-        "as_said": (header(program)["truth"] == "GO") == (end == "runs")
-        and (not says or end == "hangs" or re.search(says, output) is not None),
+        "as_said": (here == "runs") == (end == "runs")
+        and (not says or end == "hangs" or bool(header(program)["here"]) or re.search(says, output) is not None),
         "real_seconds": round(time.monotonic() - started),
     }
 

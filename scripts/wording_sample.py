@@ -94,7 +94,9 @@ def _texts_of_call(call: ast.Call) -> list[str]:
 def _split(text: str) -> list[str]:
     """Sentences and items of a text, without code blocks, tables and headings."""
     prose = "\n".join(
-        line for line in _FENCE.sub("\n", text).splitlines() if not line.startswith(("|", "#", "    ", "- http"))
+        line
+        for line in _FENCE.sub("\n", text).splitlines()
+        if not line.startswith(("|", "#", "    ", "- http", "<!--"))
     )
     parts = re.split(r"\n\s*\n|\n[-*] |(?<=[.!?:]) +(?=[A-Z`*])", prose)
     joined = [" ".join(part.split()).removeprefix("- ") for part in parts]

@@ -5,12 +5,35 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from warm_worlds import WarmWorlds
 
 # DeepSpeed's compiled operators, kept from one test run to the next.
 OPERATORS = Path(__file__).parents[1] / ".pytest_cache" / "torch_extensions"
+
+# What is about the start of processes, and whole runs, as they are for users: there each Python is started.
+COLD = ("confinement", "examples", "launchers", "cure", "rehearse/test_forking.py")
+
+
+@pytest.fixture(scope="session")
+def warm_worlds() -> Iterator[WarmWorlds]:
+    worlds = WarmWorlds()
+    yield worlds
+    worlds.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def worlds_are_warm(request: pytest.FixtureRequest, warm_worlds: WarmWorlds) -> Iterator[None]:
+    """Python programs in worlds that a test makes in its own process find torch imported."""
+    own = request.path.relative_to(Path(__file__).parent).as_posix()
+    if own.startswith(COLD) or os.environ.get("GONOGO_TESTS_COLD"):
+        yield
+        return
+    with warm_worlds.in_use():
+        yield
 
 
 def pytest_configure(config: pytest.Config) -> None:

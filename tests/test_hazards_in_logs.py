@@ -15,8 +15,9 @@ from gonogo.judge.log_findings import CONFIDENT
 CASES = [case for folder in sorted(FIXTURES.iterdir()) if folder.is_dir() for case in log_cases(folder)]
 BAD = [case for case in CASES if case.is_bad]
 GOOD = [case for case in CASES if not case.is_bad]
+# More than is read at once (``gonogo.evidence.log.sieve.WHOLE``), so that the log is sieved, block by block.
 FILLER = b"".join(
-    b"{'loss': 1.%04d, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.1}\n" % n for n in range(30000)
+    b"{'loss': 1.%04d, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': 0.1}\n" % n for n in range(16000)
 )
 
 

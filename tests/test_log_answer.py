@@ -222,3 +222,54 @@ class TestClues:
         )
         said = clues(report_on(tmp_path, log, versions={"trl": "0.12.2", "transformers": "4.47.0"}))
         assert "trl 0.12.2 requires transformers<4.47.0, and 4.47.0 is installed" in said
+
+
+class TestWhatTheFourthSetTaught:
+    def test_a_decorator_tells_whose_function_was_called(self, tmp_path: Path) -> None:
+        log = frames("/w/Megatron-LM/megatron/core/dist_checkpointing/strategies/torch.py", "checkpoint.load(", "load")
+        log += (
+            '  File "/x/site-packages/torch/distributed/checkpoint/logger.py", line 83, in wrapper\n    result = f()\n'
+        )
+        log += "TypeError: load() got an unexpected keyword argument 'no_dist'\n"
+        told = sentence(report_on(tmp_path, log, versions={"torch": "2.6.0"}))
+        assert "megatron-core and torch 2.6.0 do not fit each other" in told
+
+    def test_a_decorator_around_others_functions_tells_nothing(self, tmp_path: Path) -> None:
+        log = frames("/w/run.py", "main(1)", "go")
+        errors = "/x/site-packages/torch/distributed/elastic/multiprocessing/errors/__init__.py"
+        log += f'  File "{errors}", line 8, in wrapper\n    return f()\n'
+        log += "TypeError: main() got an unexpected keyword argument 'no_dist'\n"
+        assert "torch 2.6.0" not in sentence(report_on(tmp_path, log, versions={"torch": "2.6.0"}))
+
+    def test_a_setting_that_the_trainer_does_not_take_belongs_to_its_config(self, tmp_path: Path) -> None:
+        log = frames("/w/run.py", "trainer = SFTTrainer(**kwargs)")
+        log += "TypeError: SFTTrainer.__init__() got an unexpected keyword argument 'packing'\n"
+        report = report_on(tmp_path, log, versions={"trl": "0.29.0"})
+        assert "give packing to SFTConfig" in sentence(report)
+        assert not any("of your own code of the same time" in cure.en for f in report.findings for cure in f.cure)
+
+    def test_what_python_ignored_is_no_cause(self, tmp_path: Path) -> None:
+        log = "Training Progress: 100%\nException ignored in atexit callback: <function clean_up>\n"
+        log += frames("/x/site-packages/torch/utils/data/dataloader.py", "w.join()", "_clean_up_worker")
+        killed = "RuntimeError: DataLoader worker (pid 9412) is killed by signal: Killed.\n"
+        assert not report_on(tmp_path, log + killed).findings
+        without = log.replace("Exception ignored in atexit callback: <function clean_up>\n", "")
+        assert report_on(tmp_path, without + killed).findings
+
+    def test_the_stack_of_a_collective_says_for_which_work_it_was(self, tmp_path: Path) -> None:
+        log = WATCHDOG.format(rank=0, number=1422, call="_ALLGATHER_BASE", size=8)
+        log += "#0 all_gather_into_tensor from /x/site-packages/torch/distributed/distributed_c10d.py:3870\n"
+        log += "#1 full_tensor from /x/site-packages/torch/distributed/tensor/_api.py:602\n"
+        log += "#2 save_pretrained from /x/site-packages/transformers/modeling_utils.py:4012\n"
+        report = report_on(tmp_path, log)
+        assert "full_tensor, called in save_pretrained (modeling_utils.py:4012), for the saving" in clues(report)
+        assert not any(finding.hazard.startswith("zero3-") for finding in report.findings)
+
+    @pytest.mark.parametrize("path", ["miles/miles/backends/fsdp_utils/actor.py", "Relax/relax/engine/run.py"])
+    def test_clones_of_post_training_frameworks_are_not_your_code(self, path: str, tmp_path: Path) -> None:
+        log = frames(f"/root/{path}", "x = rows[0]") + "IndexError: list index out of range\n"
+        assert "your" not in sentence(report_on(tmp_path, log)).partition("; change")[0]
+
+    def test_only_an_assertions_own_line_is_told_as_the_check(self, tmp_path: Path) -> None:
+        log = frames("/x/site-packages/torch/a.py", "return [make(one)]") + "AssertionError: too small for 32 devices\n"
+        assert "`return" not in sentence(report_on(tmp_path, log))

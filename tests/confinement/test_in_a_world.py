@@ -202,7 +202,7 @@ def test_made_files_are_seen_before_real_ones(world_of: Any, tmp_path: Path) -> 
 def test_landlock_lets_a_program_write_what_is_shared(world_of: Any, tmp_path: Path) -> None:
     project = lay_out(tmp_path / "project")
     with world_of("landlock") as world:
-        assert not world.shows_changes
+        assert not world.has_overlay
         shared = str(world.spec.shared[0])
         script = "echo x > new; mkdir a; mv new a/b; chmod 600 a/b; cat a/b; rm -r a; ls -A"
         assert shell(world, script, cwd=shared) == "x"
@@ -254,7 +254,7 @@ def test_folders_and_descriptors(world_of: Any, tmp_path: Path, means: str) -> N
             (tmp_path / name).mkdir()
             done = run(world, "pwd", cwd=str(tmp_path / name))
             assert done.stdout == os.fsencode(tmp_path / name) + b"\n"
-        if world.shows_changes:
+        if world.has_overlay:
             shell(world, "mkdir -p only/here", cwd=str(tmp_path))
             assert shell(world, "pwd", inner_cwd=f"{tmp_path}/only/here") == f"{tmp_path}/only/here"
         assert run(world, "pwd", inner_cwd=f"{tmp_path}/nowhere").returncode == 126

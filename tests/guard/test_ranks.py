@@ -44,7 +44,7 @@ def test_a_healthy_run_in_which_the_ranks_differ_a_little(tmp_path: Path) -> Non
         assert rank.end.reason == "exit"
         assert rank.beat is not None
         assert (rank.beat.step, rank.beat.inside) == (6, False)
-        before, after = rank.censuses
+        before, after = rank.placements
         assert {place.what for place in before.places} == {"zero-partition", "buffer", "fp32-partition"}
         assert "layers.0.project.weight" in next(p for p in before.places if p.what == "zero-partition").names
         assert "optimizer-state" in {place.what for place in after.places}

@@ -61,5 +61,5 @@ def test_one_rank_with_deepspeed(tmp_path: Path) -> None:
     assert rank.last_step == 4
     assert rank.joined is not None
     assert rank.joined.details["deepspeed config"]["zero_optimization.stage"] == "2"
-    assert {census.moment for census in rank.censuses} == {"start", "first-step"}
-    assert "master-weights" in {place.what for place in rank.censuses[0].places}
+    assert {census.moment for census in rank.placements} == {"start", "first-step"}
+    assert "master-weights" in {place.what for place in rank.placements[0].places}

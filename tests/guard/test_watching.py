@@ -163,7 +163,6 @@ def test_memory_that_will_be_used_up_is_warned_of_once(tmp_path: Path) -> None:
     assert (host.what, gpu.what) == ("host-memory", "gpu-memory")
     assert gpu.bytes_per_step == pytest.approx(100 << 20)
     assert gpu.steps_left == pytest.approx(gpu.bytes_left / (100 << 20), abs=0.1)
-    assert gpu.seconds_left == pytest.approx(2 * gpu.steps_left, abs=0.2)
     assert gpu.step == memory.Trend.NEEDED
     assert len(rank.steps) == 39
 

@@ -99,7 +99,7 @@ def rehearsed(
     assert rehearsal_report(record).verdict is Verdict.GO, [(rank.failure, rank.unsupported) for rank in record.ranks]
     for rank in record.ranks:
         assert {"forward", "backward", "step", *needs} <= set(rank.phases)
-        assert rank.steps == 2
+        assert rank.steps >= 2  # more where the data is short
     return record
 
 

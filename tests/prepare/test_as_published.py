@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
+from prepare.published import all_models
 
-from gonogo.evidence.published.models import FOLDER, all_models, published_model, whole_config
+from gonogo.evidence.published.models import FOLDER, published_model, whole_config
 from gonogo.prepare.generated.model_folder import model_files
 
 

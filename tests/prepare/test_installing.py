@@ -108,35 +108,39 @@ def nobody() -> int:
         return int(one.getsockname()[1])
 
 
-ADDRESSES = [
-    "git+http://127.0.0.1:{port}/some/coolpkg.git",
-    "coolpkg @ git+http://127.0.0.1:{port}/some/coolpkg@main",
-    "-e git+http://127.0.0.1:{port}/some/other.git#egg=coolpkg",
-    "http://127.0.0.1:{port}/some/coolpkg/archive/main.zip",
-    "coolpkg @ http://127.0.0.1:{port}/coolpkg-1.0.tar.gz",
-    "coolpkg @ file:///nowhere/coolpkg",
-    "hg+http://127.0.0.1:{port}/some/coolpkg",
-]
+ADDRESSES = {
+    "by-git": "git+http://127.0.0.1:{port}/some/by-git.git",
+    "by-git-at": "by-git-at @ git+http://127.0.0.1:{port}/some/by-git-at@main",
+    "editable": "-e git+http://127.0.0.1:{port}/some/other.git#egg=editable",
+    "archived": "http://127.0.0.1:{port}/some/archived/archive/main.zip",
+    "by-name": "by-name @ http://127.0.0.1:{port}/by-name-1.0.tar.gz",
+    "by-path": "by-path @ file:///nowhere/by-path",
+    "by-hg": "hg+http://127.0.0.1:{port}/some/by-hg",
+}
 
 
-@pytest.mark.parametrize("line", ADDRESSES)
 def test_an_address_is_never_replaced_by_the_index_s_package_of_that_name(
-    line: str, index: Index, project: Path, marker: Path
+    index: Index, project: Path, marker: Path
 ) -> None:
-    attack = f"{trap(marker, 9)}\nfrom setuptools import setup\nsetup(name='coolpkg', version='9.0')\n"
-    sources(index.files, "coolpkg", "9.0", {"setup.py": attack})
-    wheel(index.files, "coolpkg", "8.0")
-    wheel(index.files, "needs-it", "1.0", ("coolpkg",))
+    """One environment for all: each name is judged by itself."""
+    for name in ADDRESSES:
+        attack = f"{trap(marker, 9)}\nfrom setuptools import setup\nsetup(name={name!r}, version='9.0')\n"
+        sources(index.files, name, "9.0", {"setup.py": attack})
+        wheel(index.files, name, "8.0")
+    wheel(index.files, "needs-them", "1.0", tuple(ADDRESSES))
     index.publish()
-    path = requirements(project, f"{line.format(port=nobody())}\nfiller==22.1\nneeds-it\n")
+    lines = [line.format(port=nobody()) for line in ADDRESSES.values()]
+    path = requirements(project, "\n".join([*lines, "filler==22.1", "needs-them", ""]))
     made = build_full_environment(path, (), None)
-    assert {"filler", "needs-it"} <= installed(made).keys()
-    assert "coolpkg" not in installed(made)
-    assert "coolpkg" in made.differing
-    ((what, why),) = [(what, why) for what, why in told(made).items() if what.startswith("coolpkg from ")]
-    assert "127.0.0.1" in what or "nowhere" in what
-    assert why.startswith("not installed in this environment; whatever imports it can't be judged")
-    assert not [path for path in index.asked if path.startswith(("/files/coolpkg", "/simple/coolpkg"))]
+    assert {"filler", "needs-them"} <= installed(made).keys()
+    for name in ADDRESSES:
+        assert name not in installed(made)
+        assert name in made.differing
+        ((what, why),) = [(what, why) for what, why in told(made).items() if what.startswith(f"{name} from ")]
+        assert "127.0.0.1" in what or "nowhere" in what
+        assert why.startswith("not installed in this environment; whatever imports it can't be judged")
+        files = (f"/files/{name}-", f"/files/{name.replace('-', '_')}-", f"/simple/{name}/")
+        assert not [path for path in index.asked if path.startswith(files)]
     assert existing_environment(path, (), None) == made
 
 
@@ -169,30 +173,37 @@ def repository(index: Index, name: str, files: dict[str, str]) -> str:
     return f"git+{index.address}/{name}.git"
 
 
-@pytest.mark.parametrize("revision", ["", "@v1.5", "@main"])
-def test_a_repository_that_can_be_reached_is_built_confined(
-    revision: str, index: Index, project: Path, marker: Path
-) -> None:
-    wheel(index.files, "coolpkg", "8.0")
-    index.publish()
+def test_a_repository_that_can_be_reached_is_built_confined(index: Index, project: Path, marker: Path) -> None:
     port = int(index.address.rpartition(":")[2])
-    address = repository(index, "coolpkg", in_tree("coolpkg", "1.5", trap(marker, port)))
-    made = build_full_environment(requirements(project, f"{address}{revision}\nfiller==22.1\n"), (), None)
-    assert installed(made)["coolpkg"] == "1.5"
-    assert "coolpkg" not in made.differing
-    assert any(
-        "built from source on this machine, confined" in note.en and "coolpkg 1.5" in note.en for note in made.notes
-    )
+    revisions = {"newest": "", "tagged": "@v1.5", "branch": "@main"}
+    lines = []
+    for name, revision in revisions.items():
+        wheel(index.files, name, "8.0")
+        lines.append(repository(index, name, in_tree(name, "1.5", trap(marker, port))) + revision)
+    index.publish()
+    made = build_full_environment(requirements(project, "\n".join([*lines, "filler==22.1", ""])), (), None)
+    for name in revisions:
+        assert installed(made)[name] == "1.5"
+        assert name not in made.differing
+        assert any(
+            "built from source on this machine, confined" in note.en and f"{name} 1.5" in note.en for note in made.notes
+        )
     assert "/from-the-build" not in index.asked
 
 
-@pytest.mark.parametrize("address", ["{own}@v9", "git+file:///{folder}", "git+ext::touch {marker}"])
-def test_what_is_no_repository_is_missing(address: str, index: Index, project: Path, marker: Path) -> None:
+def test_what_is_no_repository_is_missing(index: Index, project: Path, marker: Path) -> None:
     own = repository(index, "coolpkg", in_tree("coolpkg", "1.5"))
-    line = address.format(own=own, folder=index.folder / "coolpkg.git", marker=marker)
-    made = build_full_environment(requirements(project, f"coolpkg @ {line}\nfiller==22.1\n"), (), None)
-    assert "coolpkg" not in installed(made)
-    assert "coolpkg" in made.differing
+    addresses = {
+        "no-revision": f"{own}@v9",
+        "a-file": f"git+file:///{index.folder / 'coolpkg.git'}",
+        "a-command": f"git+ext::touch {marker}",
+    }
+    lines = [f"{name} @ {address}" for name, address in addresses.items()]
+    made = build_full_environment(requirements(project, "\n".join([*lines, "filler==22.1", ""])), (), None)
+    assert "filler" in installed(made)
+    for name in addresses:
+        assert name not in installed(made)
+        assert name in made.differing
 
 
 def test_an_archive_and_a_wheel_of_the_web_are_what_they_are(index: Index, project: Path, marker: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from gonogo.evidence.prepared import Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import (
-    Absent,
     AcceleratorFacts,
+    FailedLookup,
     Failure,
     Frame,
     Missed,
@@ -407,7 +407,7 @@ def test_files_that_were_looked_for_by_a_pattern_are_made(
 ) -> None:
     record = failed(project, "AssertionError", "there is nothing in it", 8)
     place = Frame(str(project / "rows.py"), 8, "__init__", "", "user")
-    record.absent = [msgspec.structs.replace(Absent("file", asked, place), **rest)]
+    record.absent = [msgspec.structs.replace(FailedLookup("file", asked, place), **rest)]
     (project / "data").mkdir()  # what is there of the project's own stays
     prepared_after(project, record)
     table = read_prepared(project / "gonogo-prepared")

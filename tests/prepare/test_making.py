@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from prepare.published import all_models
 from tokenizers import Tokenizer
 from transformers import CONFIG_MAPPING
 
@@ -17,7 +18,6 @@ from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import (
     TokenizerLayout,
-    all_models,
     close_names,
     processor_files,
     published_model,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 from virtual.data_operations import CASES, made, outcome, outcomes
 from virtual.worlds import virtual_session
 
@@ -137,6 +138,57 @@ def test_a_last_batch_of_one_row_is_rehearsed_where_it_is_near(
             layer(batch.cuda()).sum().backward()
             optimizer.step()
     assert seen == [shown, [8]]
+
+
+@pytest.mark.parametrize(("rows", "read"), [(24, 12), (8_000, 2)])
+def test_data_is_read_to_its_end_where_that_costs_little(session: Session, rows: int, read: int) -> None:
+    session.life.to_the_end = True
+    layer = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(layer.parameters())
+    seen = 0
+    for batch in DataLoader(torch.ones(rows, 4), batch_size=2):
+        seen += 1
+        layer(batch.cuda()).sum().backward()
+        optimizer.step()
+    assert seen == read
+
+
+def test_a_loop_that_comes_to_a_step_by_itself_comes_to_it_once(session: Session, tmp_path: Path) -> None:
+    """Its counter is not set meanwhile: what is done there would be done twice."""
+    session.life.to_the_end = True
+    program = tmp_path / "train.py"
+    program.write_text("for step in range(12):\n    train()\n    if step % 5 == 4:\n        save(step)\n")
+    layer = nn.Linear(4, 1).cuda()
+    optimizer = torch.optim.SGD(layer.parameters())
+    saved: list[int] = []
+
+    def train() -> None:
+        layer(torch.ones(2, 4).cuda()).sum().backward()
+        optimizer.step()
+
+    exec(compile(program.read_text(), str(program), "exec"), {"train": train, "save": saved.append})
+    assert saved == [4, 9]
+
+
+@pytest.mark.parametrize("change", [abs, lambda row: row])
+def test_spawned_workers_are_handed_the_data_set(session: Session, change: Any) -> None:
+    loader = DataLoader(_Changed(change), num_workers=1, multiprocessing_context="spawn")
+    if change is abs:
+        assert len(list(loader)) == 2
+        return
+    with pytest.raises((pickle.PicklingError, AttributeError), match="lambda"):
+        list(loader)
+
+
+class _Changed(Dataset[Any]):
+    def __init__(self, change: Any) -> None:
+        self.change = change
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Any:
+        return self.change(torch.ones(2))
 
 
 @pytest.mark.parametrize(("total", "ends"), [(10, False), (9, True), (3, True)])

@@ -79,3 +79,20 @@ def test_one_ranks_shards_are_drawn_trained_saved_and_loaded(tmp_path: Path) -> 
         shard = 4 * 2 * 256 * 256 // {"fsdp": 4, "fsdp2": 2}[name]
         assert device.by_category["parameters"] >= shard, (name, device.by_category)
         assert device.by_category["optimizer"] <= 2 * shard + (16 << 10), (name, device.by_category)
+
+
+def test_a_save_of_a_thread_is_made_where_it_was_asked_for() -> None:
+    """What a rank hears of the others is its main thread's."""
+    import threading
+
+    from torch.distributed.checkpoint import _async_thread_executor
+
+    from gonogo.virtual.weights import sharded_saves
+
+    undo = sharded_saves.install_staging()
+    try:
+        executor = _async_thread_executor._ThreadBasedAsyncCheckpointExecutor()._executor
+        assert executor.submit(threading.get_ident).result() == threading.get_ident()
+        assert isinstance(executor.submit(lambda: 1 // 0).exception(), ZeroDivisionError)
+    finally:
+        undo()

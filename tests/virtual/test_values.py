@@ -95,6 +95,23 @@ def test_unknown_values_are_finite(session: Session) -> None:
     assert set(assumed(session)) == {"values are finite (no NaN, no infinity)"}
 
 
+def test_false_decides_a_conjunction_and_true_a_disjunction(session: Session) -> None:
+    open_condition = unknown(3) > 0
+    false, true = torch.zeros(3, dtype=torch.bool, device="cuda"), torch.ones((), dtype=torch.bool, device="cuda")
+    assert not bool((open_condition & false).any())
+    assert bool((true | open_condition).all())
+    assert bool(torch.logical_or(open_condition, true).all())
+    whole = open_condition.clone()
+    whole &= false
+    assert not bool(whole.any())
+    assert assumed(session) == []
+    part = open_condition.clone()
+    part[:1] &= false[:1]
+    bool((open_condition & true).any())
+    bool(part.any())
+    assert len(assumed(session)) == 2
+
+
 def test_norm_is_not_negative(session: Session) -> None:
     norm = torch.linalg.vector_norm(unknown(100))
     total = torch.stack([norm, norm]).norm()
@@ -124,6 +141,24 @@ def test_choices_among_unknown_scores_are_valid_and_spread(session: Session) -> 
     _, experts = torch.topk(unknown(6, 4), 2, dim=-1)
     assert torch.bincount(experts.flatten(), minlength=4).cpu().tolist() == [3, 3, 3, 3]
     assert "choices among unknown scores are evenly spread" in assumed(session)
+
+
+def test_what_is_computed_of_a_choice_is_known_to_be_one(session: Session) -> None:
+    _, chosen = torch.topk(unknown(6, 4), 2, dim=-1)
+    for derived in (
+        chosen + 1,
+        chosen.flatten()[:2],
+        torch.zeros(9, device="cuda")[chosen.flatten()],
+        chosen.sort()[0],
+    ):
+        assert derived.cell.chosen, derived
+    assert not (chosen * unknown(6, 2)).cell.chosen  # its values are not known at all
+    assert not torch.arange(3).cell.chosen
+    with pytest.raises(Exception, match=r"out of|assert") as raised:
+        nn.functional.embedding(chosen + 100, unknown(8, 4))
+    assert any(one.chosen for one in raised.value.gonogo_call.operands)
+    chosen[0, 0].item()
+    assert any(what.startswith("an unknown number") for what in assumed(session))
 
 
 def test_real_tensor_beside_a_virtual_one(session: Session) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 from typer.models import CommandInfo
 
 from gonogo._version import __version__
@@ -40,6 +41,7 @@ from gonogo.cli.options import (
     HostMemory,
     InEnvironment,
     Lang,
+    Life,
     MemoryViz,
     MicroBatch,
     Nodes,
@@ -47,6 +49,8 @@ from gonogo.cli.options import (
     Output,
     PageFormat,
     Ranks,
+    ResumeOn,
+    ResumeWith,
     SeqLen,
     Steps,
     SyntheticBatch,
@@ -65,6 +69,7 @@ from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language, language_of_locale
 from gonogo.report.page import Page, colour_wanted
 
+_IN_BRACES = re.compile(r"^\{([^|]*)\}$")  # of several words, {install|show}, they stay
 _CHINESE = re.compile("[\u4e00-\u9fff]")
 _EXAMPLE = "For instance:"
 
@@ -150,6 +155,9 @@ def rehearse(
         str | None,
         typer.Option(metavar="ADDRESS|auto", help="Run the ranks on this Ray cluster. Default: on this machine."),
     ] = None,
+    life: Life = None,
+    resume_on: ResumeOn = None,
+    resume_with: ResumeWith = None,
     against: Annotated[
         Path | None,
         typer.Option(
@@ -200,17 +208,20 @@ def rehearse(
         from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
+        from gonogo.rehearse.lives import check_alone, check_life
+        from gonogo.rehearse.ranks.rank_options import AUTO, OF_A_LIFE
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewer_files import ViewerFiles
         from gonogo.report.answer.invoked import called
         from gonogo.trials.cure.answer import with_step_time
 
+        stages = check_life(life, resume_on, resume_with)
         request = RehearsalRequest(
             command=command,
             gpus=gpus,
             nodes=nodes,
             host_memory=host_memory,
-            ranks=ranks,
+            ranks=OF_A_LIFE if stages and ranks.strip().lower() == AUTO else ranks,
             steps=steps,
             timeout=timeout,
             environment=environment,
@@ -224,7 +235,11 @@ def rehearse(
             yes=yes,
             unconfined=unconfined,
             env=tuple(env or ()),
+            life=stages,
+            resume_on=resume_on,
+            resume_with=resume_with,
         )
+        check_alone(stages, ray, viewers=bool(request.viewers))
         request = unpacked(request)
         earlier = None if against is None else read_earlier(against)
         with live_display(language) as on_progress:
@@ -474,6 +489,13 @@ def hazards(
         publish_text(lambda stream: write_list(stream, chosen, format_, language), output)
 
 
+class _Command(TyperCommand):
+    """A command whose usage line has required arguments as they are called; Typer puts them into braces."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [_IN_BRACES.sub(r"\1", piece) for piece in super().collect_usage_pieces(ctx)]
+
+
 _LATER = {
     "compare": "gonogo.cli.compare",
     "doctor": "gonogo.cli.doctor",
@@ -496,6 +518,8 @@ def _register_later(called: str | None) -> None:
         if name not in others and (called == name or listed):
             found = import_module(module)
             app.command(name=name, context_settings=getattr(found, "SETTINGS", None))(getattr(found, name))
+    for command in app.registered_commands:
+        command.cls = _Command
 
 
 def main() -> None:

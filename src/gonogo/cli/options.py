@@ -47,8 +47,8 @@ Every = Annotated[
     bool,
     typer.Option(
         "--every",
-        help="Run every micro-batch of gradient accumulation. Default: those that would repeat the one before are "
-        "counted, not run.",
+        help="Run every micro-batch of gradient accumulation and every token of generate. Default: those that would "
+        "repeat one before are counted, not run.",
     ),
 ]
 
@@ -115,6 +115,26 @@ FlightRecorder = Annotated[
     typer.Option(
         metavar="DIR",
         help="Write the ranks' collectives as flight recorder dumps for PyTorch's torchfrtrace to this folder.",
+    ),
+]
+
+Life = Annotated[
+    str | None,
+    typer.Option(
+        metavar="STAGES",
+        help="Also save, kill and resume the run, and say which state is lost: --life train,save,kill,resume.",
+    ),
+]
+ResumeOn = Annotated[
+    str | None,
+    typer.Option(metavar="COUNTxTYPE", help="With --life: the machine on which the run is resumed. Default: the same."),
+]
+ResumeWith = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ARGS",
+        help="With --life: what the command that resumes has besides, in one word: "
+        '--resume-with "--resume_from_checkpoint out/checkpoint-2". An option that the command has is replaced.',
     ),
 ]
 

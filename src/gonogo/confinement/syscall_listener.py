@@ -11,17 +11,31 @@ import fcntl
 import os
 import select
 import struct
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gonogo.confinement.inside.calls import COMMANDS
 from gonogo.confinement.process_memory import ProcessMemory
-from gonogo.confinement.system_calls import NAMES
 
 _RECEIVE, _SEND, _IS_VALID, _SET_FLAGS = 0xC0502100, 0xC0182101, 0x40082102, 0x40082104
 _NOTIFICATION, _RESPONSE = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 _GO_ON = 1
 _SAME_PROCESSOR = 1
+_MACHINES = ("x86_64", "aarch64")
+"""The processors for which ``COMMANDS`` has numbers."""
+
+
+def _names() -> dict[int, str]:
+    """The calls that are heard, by number; none where there is no table for this machine's processor."""
+    if not (sys.platform.startswith("linux") and os.uname().machine in _MACHINES and sys.maxsize > 1 << 32):
+        return {}
+    index = _MACHINES.index(os.uname().machine)
+    return {number: name for name, numbers in COMMANDS.items() if (number := numbers[index]) is not None}
+
+
+_NAMES = _names()
 
 
 @dataclass(frozen=True)
@@ -106,7 +120,7 @@ class SyscallListener:
                 return True
             return False
 
-        call = SystemCall(pid, NAMES.get(number), arguments, self._memory, still_waits)
+        call = SystemCall(pid, _NAMES.get(number), arguments, self._memory, still_waits)
         try:
             self._on_call(call)
         except Exception as error:  # a process must never be left waiting

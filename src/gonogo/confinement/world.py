@@ -118,14 +118,14 @@ class World:
         return self.spec.folder / "layer" / "tree"
 
     @property
-    def shows_changes(self) -> bool:
+    def has_overlay(self) -> bool:
         """Whether programs may write where they like, and see what they wrote."""
         return self.spec.means == "namespaces"
 
     def __enter__(self) -> World:
         layer = self.spec.folder / "layer"
         layer.mkdir(parents=True)
-        if self.shows_changes:
+        if self.has_overlay:
             for tree in self.spec.base_trees:
                 copy_tree(tree, self.tree)
         self._address = str(self.spec.folder / "asked")

@@ -8,7 +8,15 @@ from typing import NamedTuple
 
 from gonogo.diagnose.kinds_of_objects import told_by_its_kind
 from gonogo.evidence.failure.failure_facts import raised_in_your_line
-from gonogo.evidence.failure.misfit import FORMS, HANDS_ON, Misfit, library_package, misfit_in
+from gonogo.evidence.failure.misfit import (
+    FORMS,
+    FORMS_OF_CALLS,
+    HANDS_ON,
+    Misfit,
+    config_of_trainer,
+    library_package,
+    misfit_in,
+)
 from gonogo.evidence.failure.native import readable
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text
@@ -24,7 +32,9 @@ _NONE_OPERAND = compiled_when_used(
     r"(?:unsupported operand type\(s\) for (\S{1,3}?):|'(\S{1,2})' not supported between instances of) "
     r"'(\w{1,60})' and '(\w{1,60})'"
 )
-_SUBSCRIPT = compiled_when_used(r"([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
+_MOST_CODE = 2000
+"""Characters of a statement that are looked at: a longer one was not written by hand."""
+_SUBSCRIPT = compiled_when_used(r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
 _ADVICE = compiled_when_used(
     r"(?i)(?:^|(?<=[.!;:\n)]) ?)((?:please|you (?:should|need to|must|can|may)|try|consider|make sure|use |set |call "
     r"|install |pass |add |remove |reduce |increase |to fix|instead,? |specify|enable|disable|upgrade|downgrade|run )"
@@ -89,7 +99,7 @@ def _telling(chain: tuple[RaisedException, ...]) -> RaisedException:
 
 
 def _by_form(raised: RaisedException) -> tuple[Text | None, Text | None]:
-    message, code = raised.message, raised.frames[-1].code if raised.frames else ""
+    message, code = raised.message, raised.frames[-1].code[:_MOST_CODE] if raised.frames else ""
     if message.form == "missing_key":
         return _of_key(message, code, raised)
     if message.form == "state_dict":
@@ -212,7 +222,8 @@ def _of_assertion(message: Message, code: str) -> tuple[Text | None, Text | None
     tested = (check.group(1) if check is not None else code).strip().rstrip("\\,").strip()
     if found := _NOT_INITIALIZED.search(message.text):
         return _uninitialized(found.group(1)), None
-    if not tested or tested.startswith(("raise ", "assert")):
+    # What is raised is often called, a name or a bracket of the call: only an assertion's own line is a check.
+    if not tested or tested.startswith(("raise ", "assert")) or (check is None and not code.startswith("assert")):
         return (Text(f"a check does not hold: {said}", f"一项检查不成立：{said}"), None) if said else (None, None)
     if not said:
         return Text(f"the check `{tested}` does not hold", f"检查 `{tested}` 不成立"), None
@@ -269,6 +280,21 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
             "that it was written for with {there}",
             "请求它的代码针对的是另一种模型（对象），或另一版本的 {lacks}：请比较它所对应的版本与 {there}",
         ).format(lacks=misfit.lacks, there=lacks)
+    if misfit.lacks and misfit.by_user and misfit.form in FORMS_OF_CALLS:
+        config = config_of_trainer(misfit.subject)
+        return what, Text(
+            "{config}change your call to what {there} takes, or install the release of {lacks} that it was written for",
+            "{config}按 {there} 的签名修改该调用，或安装它所针对的 {lacks} 版本",
+        ).format(
+            config=Text(
+                f"give {', '.join(misfit.names)} to {config}, if it is a setting of the training; or ",
+                f"若 {', '.join(misfit.names)} 是训练设置，请放入 {config}；或",
+            )
+            if config
+            else "",
+            there=lacks,
+            lacks=misfit.lacks,
+        )
     if misfit.lacks:
         because = Text("{what}", "{what}").format(what=what)
         change = Text(

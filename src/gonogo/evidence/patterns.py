@@ -55,6 +55,14 @@ class Pattern:
         return tuple(words.encode() for words in self._needed)
 
     @cached_property
+    def _needed_shapes(self) -> tuple[bytes, ...]:
+        return tuple(map(shape_of, self._needed_in_bytes))
+
+    def may_match(self, shapes: bytes) -> bool:
+        """False where no text with these shapes (:func:`shape_of`) can match."""
+        return any(words in shapes for words in self._needed_shapes)
+
+    @cached_property
     def _compiled(self) -> Any:
         import re2
 
@@ -132,6 +140,17 @@ def needed_words(pattern: str) -> tuple[str, ...]:
             run += piece[-1]
     runs[-1] = max(runs[-1], run, key=len)
     return ("",) if "" in runs else tuple(runs)
+
+
+_DIGITS = bytes.maketrans(b"0123456789", b"0" * 10)
+
+
+def shape_of(data: bytes) -> bytes:
+    """Text with each number as 0: what stands in a text, stands in its shape with its own numbers as 0."""
+    data = data.translate(_DIGITS)
+    while b"00" in data:
+        data = data.replace(b"00", b"0")
+    return data
 
 
 class _CompiledWhenUsed:

@@ -32,7 +32,7 @@ class Wait(msgspec.Struct, frozen=True):
     function: str | None = None
 
 
-class StandstillSummary(msgspec.Struct, frozen=True):
+class HangSummary(msgspec.Struct, frozen=True):
     """A collective for which ranks wait, and those that have not come to it."""
 
     seconds: float
@@ -101,7 +101,7 @@ class PlaceSummary(msgspec.Struct, frozen=True, omit_defaults=True):
     expected: str | None = None
 
 
-class CensusSummary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class PlacementSummary(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Where a rank's state stood before the first step or after it."""
 
     kind: str
@@ -145,7 +145,7 @@ class GuardedRankSummary(msgspec.Struct, frozen=True):
     gpu_peak_reserved_bytes: int
     gpu_peak_used_bytes: int
     failure: GuardedFailure | None
-    census: CensusSummary | None
+    census: PlacementSummary | None
     stalls: int
     warnings: object
     nonfinite: object
@@ -184,7 +184,7 @@ class GuardedRunSummary(msgspec.Struct, frozen=True):
     seconds: float | None
     steps: int
     first_failed: DeathSummary | None
-    standstill: StandstillSummary | None
+    standstill: HangSummary | None
     ranks: tuple[GuardedRankSummary, ...]
     missing_ranks: tuple[int, ...]
     launches: object

@@ -14,6 +14,7 @@ import msgspec
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.divergence import Divergence
 from gonogo.finding.frame import Frame
+from gonogo.finding.lives.life_report import LifeReport
 from gonogo.finding.text import Text
 
 Phase = Literal[
@@ -34,6 +35,8 @@ class Operand(msgspec.Struct, frozen=True):
     parameter: str | None = None
     """Full name of the parameter or buffer it is (or is a view, gathered copy or gradient of)."""
     kind: Literal["parameter", "buffer", "gradient", "optimizer", "input", "activation", "unknown"] = "unknown"
+    chosen: bool = False
+    """Whether its values come of choices among unknown scores: a token, an expert, a beam."""
 
 
 class FailureSummary(msgspec.Struct, frozen=True):
@@ -252,6 +255,8 @@ class Rehearsal(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     divergence: Divergence | None
     ranks: tuple[RehearsedRank, ...]
+    life: LifeReport | msgspec.UnsetType = msgspec.UNSET
+    """Of ``--life``: what of the state was saved, and what the resumed run has of it."""
     seconds_of_step: float | None = None
     """By plan's roofline: it compares, and is no promise. None where no work was counted."""
     tokens_per_second_per_gpu: float | None = None

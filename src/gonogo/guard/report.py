@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings
 from gonogo.evidence.guarded.ends import interrupted, roots, unseen
 from gonogo.evidence.guarded.guarded_run import GuardedRun
-from gonogo.evidence.guarded.standstill import standstill
+from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding import Finding, Report, Skipped, Text, verdict_of
 from gonogo.finding.ranks import ranks_text
@@ -72,7 +72,7 @@ def _covered_items(run: GuardedRun) -> Iterator[Text]:
             "{count} settings compared across the ranks before the first step{summed}",
             "第一步之前，在各 rank 间比较了 {count} 项设置{summed}",
         ).format(count=len(facts), summed=summed if compared.sum_checked else "")
-    if any(rank.censuses for rank in run.ranks):
+    if any(rank.placements for rank in run.ranks):
         yield Text(
             "devices of parameters, buffers, optimizer states and ZeRO partitions",
             "参数、buffer、优化器状态与 ZeRO 分片所在的设备",
@@ -139,7 +139,7 @@ def _notes(run: GuardedRun) -> Iterator[Text]:
                 "rank {rank} 在第 {step} 步卡住 {seconds:.0f} 秒，随后自行恢复。",
             ).format(rank=rank.rank, seconds=longest.seconds, step=longest.step)
             break
-    if not first and run.exit_status not in (None, 0) and run.ranks and not interrupted(run) and not standstill(run):
+    if not first and run.exit_status not in (None, 0) and run.ranks and not interrupted(run) and not find_hang(run):
         yield Text(
             "The command exited with status {status}, but no training rank failed: see the last lines of the "
             "launcher's output.",

@@ -9,7 +9,7 @@ import msgspec
 
 from gonogo.evidence.guarded.ends import Death, deaths, exception_of, name_of_signal, roots
 from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
-from gonogo.evidence.guarded.standstill import Standstill, standstill
+from gonogo.evidence.guarded.standstill import Hang, find_hang
 from gonogo.evidence.guarded.whereabouts import own_frame
 from gonogo.finding import guarded_run
 from gonogo.finding.guarded_run import RankSteps, StepsOverTime
@@ -22,7 +22,7 @@ def guarded_summary(run: GuardedRun) -> guarded_run.GuardedRunSummary:
     """The run as a report tells it: how each rank ended, what it held, where it stood."""
     ended = {death.rank: death for death in deaths(run)}
     first = next(iter(roots(run)), None)
-    still = standstill(run)
+    still = find_hang(run)
     return guarded_run.GuardedRunSummary(
         folder=run.folder,
         command=tuple(run.command),
@@ -53,7 +53,7 @@ def _death(death: Death) -> guarded_run.DeathSummary:
     )
 
 
-def _standstill(still: Standstill) -> guarded_run.StandstillSummary:
+def _standstill(still: Hang) -> guarded_run.HangSummary:
     rows = []
     for rank, seen in sorted(still.seen.items()):
         pending = seen.pending
@@ -72,7 +72,7 @@ def _standstill(still: Standstill) -> guarded_run.StandstillSummary:
             )
         )
     rows += [guarded_run.Wait(rank, "silent") for rank in still.silent if rank not in still.seen]
-    return guarded_run.StandstillSummary(
+    return guarded_run.HangSummary(
         seconds=round(still.seconds, 1),
         median_step=round(still.median, 3),
         operator=still.call.operator if still.call is not None else None,
@@ -106,7 +106,7 @@ def _stalls(rank: GuardedRank) -> Iterator[guarded_run.StallSummary]:
 def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_run.GuardedRankSummary:
     start = rank.start
     raised = exception_of(rank)
-    census = rank.censuses[-1] if rank.censuses else None
+    census = rank.placements[-1] if rank.placements else None
     return guarded_run.GuardedRankSummary(
         rank=rank.rank,
         local_rank=start.local_rank if start is not None else None,
@@ -123,7 +123,7 @@ def _rank(run: GuardedRun, rank: GuardedRank, death: Death | None) -> guarded_ru
         gpu_peak_reserved_bytes=max((step.gpu_reserved for step in rank.steps), default=0),
         gpu_peak_used_bytes=max((step.gpu_used for step in rank.steps), default=0),
         failure=msgspec.convert(msgspec.to_builtins(raised), guarded_run.GuardedFailure | None),
-        census=msgspec.convert(msgspec.to_builtins(census), guarded_run.CensusSummary | None),
+        census=msgspec.convert(msgspec.to_builtins(census), guarded_run.PlacementSummary | None),
         stalls=len(rank.stalls),
         warnings=rank.warnings,
         nonfinite=rank.nonfinite,
@@ -155,10 +155,10 @@ def steps_over_time(run: GuardedRun) -> StepsOverTime | None:
         return None
     width = -(-last // max(16, min(_POINTS, _FIGURES // len(ranks))))
     capacity = max(step.gpu_total for rank in ranks for step in rank.steps)
-    return StepsOverTime(width, tuple(_in_stretches(rank, width, -(-last // width)) for rank in ranks), capacity)
+    return StepsOverTime(width, tuple(_downsampled_steps(rank, width, -(-last // width)) for rank in ranks), capacity)
 
 
-def _in_stretches(rank: GuardedRank, width: int, stretches: int) -> RankSteps:
+def _downsampled_steps(rank: GuardedRank, width: int, stretches: int) -> RankSteps:
     """The highest figures of each stretch; a record of several steps tells of each stretch that it reaches into."""
     seconds: list[float | None] = [None] * stretches
     gpu: list[int | None] = [None] * stretches

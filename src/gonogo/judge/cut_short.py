@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
-from gonogo.evidence.log.context import outside_training
+from gonogo.evidence.log.context import outside_training, under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.truncated_traceback import cut_in
@@ -42,6 +42,10 @@ LEFT_IN_A_CUT_LOG = (_LINE_LEFT, _LIKE_ITS_CASES)
 """Causes of findings that a cut log only suggests."""
 _MAX_LINES = 200
 """Lines that may stand beside the one that names a failure, each of which is held against all hazards."""
+_SHARDED_BY_TORCH = Pattern(r"torch/distributed/(?:tensor|fsdp|_composable)|\bDTensor\b|(?i:\bfsdp2?\b)|fully_shard")
+_NCCL_SAYS_WHY = Pattern(r"NCCL WARN .*(?:failed|[Ee]rror|[Cc]annot)")
+_NCCL_SUMMARY = Pattern(r"unhandled (?:system|cuda) error|NCCL_ERROR_SYSTEM_ERROR|NCCL Error \d")
+"""What NCCL's callers say of any of its failures, which tells nothing where NCCL's own reason stands in the log."""
 _FURTHER_OUT = 4
 """How many frames from the innermost one are looked at where that tells nothing: a log may be cut anywhere."""
 
@@ -79,7 +83,15 @@ def like_cases(log: FailureLog) -> Iterator[tuple[Hazard, Finding]]:
 
 def _counts_in(log: FailureLog) -> Callable[[Hazard], bool]:
     outside = outside_training(log)
-    return lambda hazard: not outside or getattr(hazard, "anywhere", False)
+    # A guess at what ZeRO-3 does needs a log in which no other engine shards.
+    no_zero3 = log.says(_SHARDED_BY_TORCH) and not under_zero3(log)
+
+    def counts(hazard: Hazard) -> bool:
+        if no_zero3 and hazard.name.startswith("zero3-"):
+            return False
+        return not outside or getattr(hazard, "anywhere", False)
+
+    return counts
 
 
 def _ended_where(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
@@ -109,6 +121,8 @@ def _left_over(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding]:
     """The hazards of which a line is left that stands beside the one that names them."""
     traces = "|".join(re.escape(trace) for hazard in hazards for trace in hazard.traces)
     lines = tuple(islice(log.find_all(Pattern(traces)), _MAX_LINES)) if traces else ()
+    if log.says(_NCCL_SAYS_WHY):
+        lines = tuple(line for line in lines if not _NCCL_SUMMARY.search(line.text))
     for hazard in hazards if lines else ():
         line = next((line for line in lines if any(trace in line.text for trace in hazard.traces)), None)
         if line is not None:

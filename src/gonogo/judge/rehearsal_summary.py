@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
+from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.record import (
     CATEGORIES,
     DeviceMemory,
@@ -39,6 +40,7 @@ def rehearsal_summary(record: RehearsalRecord, folder: str) -> rehearsal.Rehears
         versions=record.ranks[0].versions if record.ranks else {},
         divergence=record.divergence,
         ranks=tuple(_rank(rank, folder) for rank in record.ranks),
+        life=life_report(record) or msgspec.UNSET,
     )
 
 

@@ -166,7 +166,7 @@ def required_model(
     wanted = RequiredInput("model", name, place, None if hub else there, parts={})
     config = next((path for path in places_of_config(name, folder) if is_file(path)), None)
     if config is not None:
-        wanted.parts = _parts_in(config.parent)
+        wanted.parts = _model_parts_in(config.parent)
         wanted.found = str(config.parent)
         if wanted.parts["tokenizer"] or not wanted.parts["language"]:
             wanted.state = "here"
@@ -175,7 +175,7 @@ def required_model(
         wanted.state, wanted.found = "here", there
     elif is_folder(Path(there)):
         wanted.found = there
-        parts = _parts_in(Path(there))
+        parts = _model_parts_in(Path(there))
         if tokenizer_alone and parts["tokenizer"]:
             wanted.state, wanted.parts = "here", {"tokenizer": True}
     if wanted.state == "here":
@@ -215,7 +215,7 @@ _TOKENIZER_FILES = frozenset(
 )
 
 
-def _parts_in(folder: Path) -> dict[str, bool]:
+def _model_parts_in(folder: Path) -> dict[str, bool]:
     """What of a model lies in a folder; ``language``: whether it would need a tokenizer."""
     names = set(os.listdir(folder)) if is_folder(folder) else set()
     parts = {"configuration": "config.json" in names, "tokenizer": bool(_TOKENIZER_FILES & names)}

@@ -24,6 +24,7 @@ from gonogo.judge.rehearsal_summary import rehearsal_summary, seen_from
 from gonogo.prepare.packages.names import STACK
 from gonogo.rehearse import run
 from gonogo.rehearse.disproved import RehearsalEvidence
+from gonogo.rehearse.life_answer import covered_of_life, is_whole_life, skipped_of_life, unknown_of_life
 from gonogo.rehearse.limits.certificate import certificate_line
 from gonogo.rehearse.progress import OnProgress
 from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
@@ -80,8 +81,9 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
     reading.start()
     record = run.rehearse(request, on_progress)
     reading.join()
-    if record.laid_over:
-        read(record.laid_over, not record.whole_environment)
+    # What was replaced for the rehearsal's sake (torch by a build for the CPU) stays what the files ask for.
+    if laid_over := {name: version for name, version in record.laid_over.items() if name not in record.differing}:
+        read(laid_over, not record.whole_environment)
     files = found[-1] if found else NO_STATIC_FINDINGS
     if request.environment is None:
         record.notes += [(note.en, note.zh) for note in other_versions_pinned(record, files.runs)]
@@ -103,14 +105,20 @@ def rehearsal_report(
     seen = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record)]
     places = Places(files.sources, files.base, files.packages)
     unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _as_it_is
+    if record.first_life is not None:
+        known = {(finding.hazard, finding.spans) for finding in seen}
+        earlier = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record.first_life)]
+        seen += [finding for finding in earlier if (finding.hazard, finding.spans) not in known]
     findings = merge_findings(seen, files.findings, ended_in_record(record), places, unseen=unseen)
     verdict = verdict_of(findings, complete=_is_complete(record))
     return Report(
         command="rehearse",
         verdict=verdict,
         findings=findings,
-        covered=(*_covered_items(record, folder), *files.covered),
+        covered=(*covered_of_life(record), *_covered_items(record, folder), *files.covered),
         skipped=(
+            *skipped_of_life(record),
+            *unknown_of_life(record),
             *_skipped_items(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder),
             *files.skipped,
         ),
@@ -151,8 +159,10 @@ def _missing(rank: RankRecord) -> list[Phase]:
 
 
 def _is_complete(record: RehearsalRecord) -> bool:
-    return bool(record.ranks) and all(
-        rank.outcome == "completed" and not _missing(rank) and not rank.unsupported for rank in record.ranks
+    return (
+        bool(record.ranks)
+        and all(rank.outcome == "completed" and not _missing(rank) and not rank.unsupported for rank in record.ranks)
+        and is_whole_life(record)
     )
 
 

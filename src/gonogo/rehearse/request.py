@@ -23,6 +23,8 @@ class RehearsalRequest:
     ``count_work``: the first rank counts what it computes and moves. ``only_looks``: the first rank alone, up to its
     first batch. ``viewers``: files to write for viewers.
     ``as_installed``: with the packages that are installed, whatever ``gonogo prepare`` has found for the folder.
+    ``life``: the stages of a run's life that are rehearsed; empty for one life. ``resume_on`` is the machine of the
+    second life, ``resume_with`` what its command has besides.
     ``env``: variables beside those that a launch needs, as ``NAME`` or ``NAME=VALUE`` (``confinement/variables.py``).
     """
 
@@ -47,6 +49,9 @@ class RehearsalRequest:
     unconfined: bool = False
     """Run the programs without anything that keeps them from the user's files, where the kernel offers no means."""
     env: tuple[str, ...] = ()
+    life: tuple[str, ...] = ()
+    resume_on: str | None = None
+    resume_with: str | None = None
     yes: bool = False
     """What the project's files ask for may be installed into gonogo's own folder; else the user is asked, once."""
     shm_bytes: int | None = None

@@ -36,6 +36,7 @@ from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
+from gonogo.rehearse.lives import LifePass, add_files_of_other_ranks, came_to_save, second_command
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.exchange import Exchange
@@ -43,6 +44,7 @@ from gonogo.rehearse.ranks.sample import is_sample, with_each_shape
 from gonogo.rehearse.ranks.world import machine_for, ranks_to_run
 from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 from gonogo.rehearse.resolve import Resolved, Situation, resolve
+from gonogo.rehearse.shell.devices import put_in
 from gonogo.rehearse.variables import ProgramVariables
 from gonogo.rehearse.viewers.write import write_viewer_files
 from gonogo.rehearse.workers.keep import check_keep, keep_records
@@ -86,11 +88,54 @@ def rehearse(request: RehearsalRequest, on_progress: OnProgress | None = None) -
         stated = machine_from(request.gpus, request.nodes, request.host_memory, UNSTATED)
         agreed = {"yes": request.yes, "unconfined": request.unconfined}
         overlay = packages_for(request.environment, request.with_packages, request.as_of, progress, **agreed)
-        record = _run_rehearsal(request, stated, overlay, scratch, started, progress)
+        if request.life:
+            record = _run_lives(request, stated, overlay, scratch, started, progress)
+        else:
+            record = _run_rehearsal(request, stated, overlay, scratch, started, progress, LifePass())
     record.shm_bytes = request.shm_bytes
-    for rank_record in record.ranks:
+    for rank_record in (*record.ranks, *(record.first_life.ranks if record.first_life is not None else ())):
         if rank_record.user_error is not None:
             raise UserError(Text(*rank_record.user_error))
+    return record
+
+
+def _run_lives(
+    request: RehearsalRequest,
+    stated: Machine,
+    overlay: PackageOverlay,
+    scratch: Path,
+    started: float,
+    progress: ProgressReporter,
+) -> RehearsalRecord:
+    """Rehearse the command up to its save, kill it there, and start it again where its files are."""
+
+    def kept(name: str) -> Path | None:
+        return None if request.keep is None else request.keep / name
+
+    if request.keep is not None:
+        request.keep.mkdir(parents=True, exist_ok=True)
+    first_pass = LifePass("first")
+    part = dataclasses.replace(request, keep=kept("life-1"))
+    first = _run_rehearsal(part, stated, overlay, scratch, started, progress, first_pass)
+    first.life_part = "first"
+    if not came_to_save(first) or not first_pass.trees:
+        return first
+    (tree, *_) = first_pass.trees
+    notes = list(add_files_of_other_ranks(tree, first.ranks, first.world_size))
+    machine = stated
+    if request.resume_on is not None:
+        machine = machine_from(request.resume_on, None, request.host_memory, UNSTATED)
+    count = None if request.resume_on is None or machine.count == UNSTATED else machine.count
+    command = second_command(request.command, request.resume_with, count)
+    part = dataclasses.replace(
+        request, keep=kept("life-2"), command=command, gpus=request.resume_on or request.gpus,
+        nodes=request.nodes if request.resume_on is None else None,
+    )  # fmt: skip
+    second_pass = LifePass("second", below=(tree,), confinement=first_pass.confinement)
+    record = _run_rehearsal(part, machine, overlay, scratch, started, progress, second_pass)
+    record.life_part, record.first_life = "second", first
+    record.resumes_as_given = command == list(request.command)
+    record.notes += [(note.en, note.zh) for note in notes]
     return record
 
 
@@ -121,6 +166,7 @@ def _run_rehearsal(
     scratch: Path,
     started: float,
     progress: ProgressReporter,
+    life: LifePass,
 ) -> RehearsalRecord:
     deadline = started + request.timeout
     progress(Text("reading the launch command", "解析启动命令"))
@@ -130,7 +176,8 @@ def _run_rehearsal(
     with contextlib.ExitStack() as stack:
         stack.enter_context(say_if_full(scratch))
         stack.enter_context(variables.explained())
-        confinement = Confinement(scratch, unconfined=request.unconfined)
+        confinement = life.confinement or Confinement(scratch, unconfined=request.unconfined)
+        life.confinement = confinement
         situation = Situation(
             surroundings=Surroundings.of(stated, request.nodes),
             environment=with_own_package(in_environment(variables.environment, overlay.python), Path.cwd()),
@@ -145,7 +192,9 @@ def _run_rehearsal(
         machine = machine_for(resolved.launch, request, stated)
         ranks = ranks_to_run(request.ranks, resolved.launch, machine, may_be_more=may_start_processes(resolved.launch))
         with pool_for(request.ray) as pool:
-            job = _Job(pool, request, confinement, resolved, machine, overlay, situation.made, deadline, progress, log)
+            job = _Job(
+                pool, request, confinement, resolved, machine, overlay, situation.made, deadline, progress, log, life
+            )
             assignments, records, divergence = job.run(ranks)
             if (count := started_by(records, resolved.launch)) is not None:
                 resolved = dataclasses.replace(resolved, launch=as_ranks(resolved.launch, count))
@@ -184,6 +233,7 @@ class _Job:
     deadline: float
     progress: ProgressReporter
     log: CallLog | None
+    life: LifePass
     notes: list[Text] = dataclasses.field(default_factory=list)
     """What is to be said of how they were run."""
 
@@ -204,6 +254,7 @@ class _Job:
             records, divergence = _run_assigned(self.pool, assignments, self.deadline, self.progress, self.log)
             if world is not None:
                 raise_if_ended(world)
+                self.life.trees[:] = [world.tree]
         return assignments, records, divergence
 
     def _look(self, rank: int) -> tuple[Assignment, list[RankRecord]]:
@@ -215,7 +266,7 @@ class _Job:
     def _world(self) -> contextlib.AbstractContextManager[World | None]:
         if self.pool.host is not None:  # they run on other machines, each in a world there
             return contextlib.nullcontext()
-        return self.confinement.world(below=self.resolved.below, prepared=self.made)
+        return self.confinement.world(below=(*self.life.below, *self.resolved.below), prepared=self.made)
 
     def _assignment(self, rank: int, world: World | None) -> Assignment:
         """A worker's plan and environment; makes its folders."""
@@ -245,15 +296,21 @@ class _Job:
             devices=machine.count,
             started_by_program=launch.launcher == SPAWN,
             counts_work=request.count_work and rank == 0,
-            every=request.every or request.viewers.flight_recorder is not None,
+            every=request.every or request.viewers.flight_recorder is not None or bool(self.life.part),
+            to_the_end=not self.life.part,
+            life=self.life.part,
             prepared=str(prepared_beside(Path.cwd()) or ""),
             trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",
             confinement=self.confinement.means or ("none" if request.unconfined else "namespaces"),
         )
+        environment = worker_environment(launch, process, packages=self.overlay.folders, scratch=folder / "caches")
+        if world is not None:
+            programs = put_in(self.confinement.readable / "programs", Surroundings.of(machine, None))
+            environment["PATH"] = os.pathsep.join([str(programs), environment.get("PATH", os.defpath)])
         return Assignment(
             plan=plan,
             python=launch.interpreter or sys.executable,
-            environment=worker_environment(launch, process, packages=self.overlay.folders, scratch=folder / "caches"),
+            environment=environment,
             cwd=launch.cwd,
             folder=folder,
             shown=shown,

@@ -8,6 +8,7 @@ from gonogo.finding.ranks import ranks_text
 from gonogo.finding.rehearsal import Device, ModuleMemory, Rehearsal, RehearsedRank
 from gonogo.finding.words import CATEGORIES, ONLY_WHERE_HELD, size
 from gonogo.report.as_run import counted_range, tokens_of
+from gonogo.report.lives.state_tables import life_tables
 from gonogo.report.parts import parts_of, together
 from gonogo.report.table import Table, merged, short_place
 from gonogo.report.untrusted import clean_line
@@ -50,6 +51,7 @@ def rehearsal_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     found = [
         _failures(rehearsal, language),
         _operands(rehearsal, language),
+        *life_tables(rehearsal, language),
         _memory(rehearsal, language),
         _categories(rehearsal, language),
         _phases(rehearsal, language),

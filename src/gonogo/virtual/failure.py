@@ -66,6 +66,7 @@ def _operand(name: str, tensor: torch.Tensor, modules: ModuleTracker) -> Operand
         shape=tuple(tensor.shape),
         parameter=owner,
         kind=kind,  # type: ignore[arg-type]
+        chosen=isinstance(tensor, VirtualTensor) and tensor.cell.chosen,
     )
 
 

@@ -90,7 +90,10 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 operator = self._learn(func)
             if operator.handler is not None:
                 check_operands(func, args)
-                return operator.handler(self, func, args, kwargs or {})
+                out = operator.handler(self, func, args, kwargs or {})
+                if any(value.__class__ is VirtualTensor and value.cell.chosen for value in args):
+                    propagation.carry_choice(out)
+                return out
             out = self.run(operator, args, kwargs or _NO_KWARGS)
             if operator.multiplies and self.workspaces is not None:
                 self.workspaces.used_by(operator.name, args, out)
@@ -348,6 +351,8 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 contents.lay_out(tensor, most=_MAX_WRITABLE)
         known = self.known_values(tensor)
         if known is not None:
+            if tensor.cell.chosen:
+                self.ledger.assume(contents.CHOSEN_NUMBER)
             return known
         self.ledger.assume(Text("values that the program reads are zero", "程序读取的值为零"))
         with private.modes_off():

@@ -101,8 +101,10 @@ HELP_ZH = {
     "Write the ranks' collectives as flight recorder dumps for PyTorch's torchfrtrace to this folder.": (
         "把各 rank 的集合通信写成供 PyTorch torchfrtrace 读取的 flight recorder 转储。"
     ),
-    "Run every micro-batch of gradient accumulation. Default: those that would repeat the one before are "
-    "counted, not run.": "逐个运行梯度累积的每个 micro-batch。默认：与前一个完全相同的只计数、不运行。",
+    "Run every micro-batch of gradient accumulation and every token of generate. Default: those that would "
+    "repeat one before are counted, not run.": (
+        "逐个运行梯度累积的每个 micro-batch 和 generate 的每个 token。默认：与之前相同的只计数、不运行。"
+    ),
     "Run without confinement: programs can reach your files and the network. Noted in each report.": (
         "不加限制地运行：程序能访问你的文件和网络。每份报告都会注明。"
     ),
@@ -117,6 +119,17 @@ HELP_ZH = {
     ),
     "With --synthetic-batch: samples per GPU. Default: 1.": "与 --synthetic-batch 连用：每张 GPU 的样本数。默认：1。",
     "With --synthetic-batch: enable gradient checkpointing.": "与 --synthetic-batch 连用：启用梯度检查点。",
+    "Also save, kill and resume the run, and say which state is lost: --life train,save,kill,resume.": (
+        "同时排练保存、终止和恢复，并指出丢失了哪些状态：--life train,save,kill,resume。"
+    ),
+    "With --life: the machine on which the run is resumed. Default: the same.": (
+        "与 --life 合用：在哪种机器上恢复训练。默认：同一种。"
+    ),
+    "With --life: what the command that resumes has besides, in one word: "
+    '--resume-with "--resume_from_checkpoint out/checkpoint-2". An option that the command has is replaced.': (
+        "与 --life 合用：恢复训练的命令另外带的参数，写成一个词："
+        '--resume-with "--resume_from_checkpoint out/checkpoint-2"。命令中已有的选项会被替换。'
+    ),
     "Run the ranks on this Ray cluster. Default: on this machine.": "在此 Ray 集群上运行各 rank。默认：在本机。",
     "Compare with an earlier report (JSON): exit 1 if the verdict got worse or a memory peak grew.": (
         "与之前的报告（JSON）比较：结论变差或内存峰值增长时退出码为 1。"

@@ -373,28 +373,34 @@ class WorldServer:
     ) -> "NoReturn":
         """In the new process: become the program, with no more rights than it is to have."""
         try:
-            os.setsid()
-            os.umask(self._spec["umask"])
-            for number in range(1, 65):
-                try:
-                    signal.signal(number, signal.SIG_DFL)
-                except (OSError, ValueError):
-                    continue
-            signal.set_wakeup_fd(-1)
-            _put_descriptors(descriptors, to_first)
-            self._limit()
-            try:
-                os.chdir(cwd)
-            except OSError as error:
-                os.write(2, b"%s: %s\n" % (cwd, os.fsencode(error.strerror or "")))
-                os._exit(126)
-            self._confine()
-            if listen:
-                _listen()
+            self._prepare(cwd, listen, descriptors, to_first)
             _execute(words, dict(entry.split(b"=", 1) for entry in environment if b"=" in entry))
         except BaseException as error:
             os.write(2, f"gonogo: {words[0]!r} could not be started: {error!r}\n".encode())
         os._exit(126)
+
+    def _prepare(
+        self, cwd: bytes, listen: str, descriptors: list[tuple[int, int]], to_first: _socket.socket | None
+    ) -> None:
+        """All that comes before the program: its session, signals, descriptors, limits, folder and confinement."""
+        os.setsid()
+        os.umask(self._spec["umask"])
+        for number in range(1, 65):
+            try:
+                signal.signal(number, signal.SIG_DFL)
+            except (OSError, ValueError):
+                continue
+        signal.set_wakeup_fd(-1)
+        _put_descriptors(descriptors, to_first)
+        self._limit()
+        try:
+            os.chdir(cwd)
+        except OSError as error:
+            os.write(2, b"%s: %s\n" % (cwd, os.fsencode(error.strerror or "")))
+            os._exit(126)
+        self._confine()
+        if listen:
+            _listen()
 
     def _limit(self) -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

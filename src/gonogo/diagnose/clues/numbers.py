@@ -13,7 +13,7 @@ from gonogo.finding.failure import FailureFacts, Message, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
 _CHECKED = compiled_when_used(
-    r"((?:len\()?[A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?\)?) ?% ?\(?([A-Za-z_][\w.]*|\d{1,9})\)? ?(?:==|!=) ?0"
+    r"((?<![\w.])(?:len\()?[A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?\)?) ?% ?\(?([A-Za-z_][\w.]*|\d{1,9})\)? ?(?:==|!=) ?0"
 )
 _SPEAKS_OF_SIZES = ("not_divisible", "size_mismatch")
 _TELLING = 17

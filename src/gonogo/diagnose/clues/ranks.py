@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from gonogo.evidence.failure.settings import world_size
+from gonogo.evidence.log.code_owner import code_place
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Text
 from gonogo.finding.failure import FailureFacts, LoggedCollective
@@ -29,6 +31,7 @@ def of_ranks(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         return
     apart = list(_apart(calls))
     yield from apart or _uneven(calls)
+    yield from _called_from(log)
     yield from _waits_for_work(log, calls)
     yield from _absent(log, calls)
     yield from _of_one_element(calls)
@@ -106,6 +109,40 @@ def _uneven(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
             decides=True,
         )
         return
+
+
+_STACK = Pattern(r"^#\d{1,3} \S+ from \S+:\d+")
+_STACK_PARTS = compiled_when_used(r"#(\d{1,3}) (\w{1,120}) from (\S{1,400}):(\d{1,7})")
+_MAX_STACK = 60
+
+
+def _called_from(log: FailureLog) -> Iterator[Clue]:
+    """The stack that PyTorch prints of a collective that timed out: the work for which it was made."""
+    before = None
+    for found in islice(log.find_all(_STACK), _MAX_STACK):
+        parts = _STACK_PARTS.search(found.text)
+        if parts is None or (before is not None and parts.group(1) == "0"):
+            return
+        place = code_place(LogFrame(parts.group(3), int(parts.group(4)), parts.group(2)), log.setup.version_texts)
+        if before is not None and place.package != "torch":
+            work = next((said for names, said in _WORK_OF if set(names) & set(place.function.lower().split("_"))), None)
+            yield Clue(
+                Text(
+                    "The collective is {called}, called in {function} ({file}:{line}){work}: ranks that never come "
+                    "there do not call {function}, or call it under a condition on the rank",
+                    "该集合通信是 {called}，由 {function}（{file}:{line}）调用{work}：没有到达的 rank 没有调用 "
+                    "{function}，或只在按 rank 判断的分支内调用",
+                ).format(
+                    called=before,
+                    function=place.function,
+                    file=place.path.rpartition("/")[2],
+                    line=place.line,
+                    work=Text(f", for {work.en}", f"（{work.zh}）") if work is not None else "",
+                ),
+                (CluePlace(found.line.path, found.line.number, found.text.strip()[:200]),),
+            )
+            return
+        before = place.function
 
 
 _NEAR = 200

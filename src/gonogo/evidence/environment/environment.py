@@ -245,13 +245,22 @@ class Environment(msgspec.Struct, frozen=True):
         )
 
     def with_laid_over(self, packages: Mapping[str, Package]) -> Environment:
-        """The same with exact versions of some packages in the place of all others; a file's that agrees stays."""
+        """The same with exact versions of some packages in the place of all others; a file's that agrees stays.
+
+        One that a file leaves open stands where the file names it: beside the others that the file pins.
+        """
         laid = {
-            name: package
+            name: self._at_its_line(package)
             for name, package in packages.items()
             if name not in self.packages or self.within(name, package.specifier) is not True
         }
         return msgspec.structs.replace(self, packages={**self.packages, **laid})
+
+    def _at_its_line(self, package: Package) -> Package:
+        asked = self.packages.get(package.name)
+        if asked is None or asked.place is None or asked.specifier:
+            return package
+        return msgspec.structs.replace(package, place=asked.place, source=asked.source)
 
 
 @lru_cache(maxsize=1)

@@ -15,6 +15,17 @@ FORMS = (
     *("unexpected_keyword", "missing_arguments", "argument_count", "no_attribute", "not_importable", "no_module"),
     "undefined_symbol",
 )
+FORMS_OF_CALLS = ("unexpected_keyword", "missing_arguments", "argument_count")
+_DECORATE_OTHERS = (
+    "torch.distributed.elastic",
+    "torch.nn",
+    "torch._dynamo",
+    "torch.utils",
+    "torch.amp",
+    "ray.",
+    "hydra.",
+)
+"""Modules whose decorators stand around users' and other packages' functions."""
 _OF_CLASS = tuple(
     (compiled_when_used(rf"^(?:{names})\b"), package)
     for package, names in (
@@ -111,7 +122,7 @@ HANDS_ON = ("_call_impl", "_wrapped_call_impl", "inner", "__call__", "wrapper", 
 def _asking(frames: Sequence[CodePlace], form: str) -> CodePlace | None:
     """The frame that asks: Python's importer, and decorators of the standard library, only stand in between."""
     own = [frame for frame in frames if frame.owner != "python" and not frame.path.startswith("<")]
-    while form in ("unexpected_keyword", "missing_arguments", "argument_count") and len(own) > 1:
+    while form in FORMS_OF_CALLS and len(own) > 1:
         if own[-1].function not in HANDS_ON:
             break
         own.pop()
@@ -135,7 +146,26 @@ def _lacking(form: str, subject: str, frames: Sequence[CodePlace]) -> str:
         return "trl"
     if frames and frames[-1].function == subject.rpartition(".")[2] and frames[-1].package:
         return frames[-1].package
-    return ""
+    return _decorating(frames) if form in FORMS_OF_CALLS else ""
+
+
+def _decorating(frames: Sequence[CodePlace]) -> str:
+    """The package whose decorator stands around what was called, which is mostly a function of the same package."""
+    last = frames[-1] if frames else None
+    if last is None or last.function != "wrapper" or last.module.startswith(_DECORATE_OTHERS):
+        return ""
+    caller = next((frame for frame in reversed(frames) if frame.function not in HANDS_ON), None)
+    return last.package if caller is not None and caller.package != last.package else ""
+
+
+_TRAINER = compiled_when_used(r"^(SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|GKD|Reward|AsyncGRPO)Trainer\b")
+
+
+def config_of_trainer(subject: str) -> str:
+    """The class that takes the settings of a trainer: trl moved one after another from the trainer there."""
+    if found := _TRAINER.match(subject):
+        return f"{found.group(1)}Config"
+    return "TrainingArguments" if subject.startswith(("Trainer.", "Seq2SeqTrainer.")) else ""
 
 
 def library_package(path: str) -> str:

@@ -9,7 +9,7 @@ from gonogo.evidence.guarded.ends import deaths, exception_of, is_consequence, o
 from gonogo.evidence.guarded.guarded_run import GuardedRank, GuardedRun
 from gonogo.evidence.guarded.last_seen import BETWEEN_TWO, LastCollectives, all_seen, called_by, unnamed
 from gonogo.evidence.guarded.records import CalledCollective
-from gonogo.evidence.guarded.standstill import standstill
+from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.rehearsal.conditions import guards_of
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 
@@ -21,7 +21,7 @@ _UNEVEN = frozenset({"all_to_all", "all_to_all_single", "all_gather", "gather", 
 def divergence(run: GuardedRun) -> Divergence | None:
     """Where the ranks' calls part: the first that are not alike, or each waits in another; None where none is seen."""
     seen = all_seen(run)
-    still = standstill(run)
+    still = find_hang(run)
     failed = [rank for rank in run.ranks if exception_of(rank) is not None]
     if still is None and not failed:
         return None

@@ -156,7 +156,7 @@ def deepspeed_config(run: GuardedRun) -> dict[str, object] | None:
         if settings:
             return _nest_settings(settings)
     for rank in run.ranks:
-        for census in rank.censuses:
+        for census in rank.placements:
             if census.zero_stage:
                 return {"zero_optimization": {"stage": census.zero_stage}}
     return None

@@ -12,7 +12,6 @@ import msgspec
 from gonogo.evidence.guarded.guarded_run import Beat, Dump, GuardedRank, GuardedRun
 from gonogo.evidence.guarded.launch import Launched, read_children, read_launches
 from gonogo.evidence.guarded.records import (
-    Census,
     Compared,
     End,
     ExceptionRecord,
@@ -20,6 +19,7 @@ from gonogo.evidence.guarded.records import (
     Joined,
     NonFinite,
     Phase,
+    PlacementSnapshot,
     Record,
     Resumed,
     Stalled,
@@ -175,8 +175,8 @@ def _keep(rank: GuardedRank, record: Record) -> None:
             rank.joined = record
         case Compared():
             rank.compared = record
-        case Census():
-            rank.censuses.append(record)
+        case PlacementSnapshot():
+            rank.placements.append(record)
         case Step():
             rank.steps.append(record)
         case Warned():

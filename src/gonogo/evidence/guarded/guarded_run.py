@@ -10,7 +10,6 @@ import msgspec
 
 from gonogo.evidence.guarded.launch import ChildEnded, Launched
 from gonogo.evidence.guarded.records import (
-    Census,
     Compared,
     End,
     ExceptionRecord,
@@ -18,6 +17,7 @@ from gonogo.evidence.guarded.records import (
     Joined,
     NonFinite,
     Phase,
+    PlacementSnapshot,
     Resumed,
     Stalled,
     StartRecord,
@@ -57,7 +57,7 @@ class GuardedRank(msgspec.Struct):
     start: StartRecord | None = None
     joined: Joined | None = None
     compared: Compared | None = None
-    censuses: list[Census] = []
+    placements: list[PlacementSnapshot] = []
     steps: list[Step] = []
     warnings: list[Warned] = []
     stalls: list[Stalled] = []
@@ -85,7 +85,7 @@ class GuardedRank(msgspec.Struct):
         """When the rank was last heard of; 0 for one that never was."""
         records = (self.start, self.joined, self.compared, self.end, self.beat)
         times = [one.time for one in records if one is not None]
-        for several in (self.censuses, self.steps, self.warnings, self.stalls, self.exceptions, self.faults):
+        for several in (self.placements, self.steps, self.warnings, self.stalls, self.exceptions, self.faults):
             times += [one.time for one in several]
         return max(times, default=0.0)
 

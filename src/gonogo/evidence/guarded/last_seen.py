@@ -48,10 +48,10 @@ class LastCollectives(msgspec.Struct, frozen=True):
 
 def all_seen(run: GuardedRun) -> dict[int, LastCollectives]:
     """What is known of each rank, by its number; ranks that left nothing of the kind are left out."""
-    return {rank.rank: one for rank in run.ranks if (one := seen_of(rank)) is not None}
+    return {rank.rank: one for rank in run.ranks if (one := last_collectives_of(rank)) is not None}
 
 
-def seen_of(rank: GuardedRank) -> LastCollectives | None:
+def last_collectives_of(rank: GuardedRank) -> LastCollectives | None:
     """What the rank's exception, its last stall, the dump of its stacks or its end tells; None where there is none."""
     raised = exception_of(rank)
     stall = rank.stalls[-1] if rank.stalls and stands(rank) else None

@@ -81,7 +81,7 @@ class PlacedTensors(msgspec.Struct, frozen=True, omit_defaults=True):
     """The device (or type of device) where the DeepSpeed config says they should be; None where it does not say."""
 
 
-class Census(_Record, frozen=True, tag="census", omit_defaults=True):
+class PlacementSnapshot(_Record, frozen=True, tag="census", omit_defaults=True):
     """Where everything stood before the first step (``moment`` ``start``) or after it (``first-step``); bytes."""
 
     places: tuple[PlacedTensors, ...] = ()
@@ -160,10 +160,8 @@ class Warned(_Record, frozen=True, tag="warning", omit_defaults=True):
     what: Literal["host-memory", "gpu-memory", "nonfinite-loss"] = "host-memory"
     step: int = 0
     bytes_per_step: float = 0.0
-    bytes_now: int = 0
     bytes_left: int = 0
     steps_left: float = 0.0
-    seconds_left: float = 0.0
     value: str = ""
     """The loss, where it is not finite."""
 
@@ -325,7 +323,7 @@ class End(_Record, frozen=True, tag="end", omit_defaults=True):
 Record = (
     StartRecord
     | Joined
-    | Census
+    | PlacementSnapshot
     | Compared
     | Step
     | Warned

@@ -1,4 +1,4 @@
-"""Who waits for whom where a guarded run stands still: from each rank's last collectives and where its threads were.
+"""Who waits for whom where a guarded run hangs: from each rank's last collectives and where its threads were.
 
 The n-th call of a rank in a group is matched with the n-th of the others. A rank that has made fewer calls in a group
 than the others is the one that they wait for; where it is by then tells why.
@@ -21,8 +21,8 @@ _FROZEN_AFTER = 5.0
 """Seconds without a sign of life after which a rank's Python is taken not to answer; it gives several a second."""
 
 
-class Standstill(msgspec.Struct, frozen=True):
-    """A run that stands still. ``late`` are the ranks that have not come to the collective that the others wait in."""
+class Hang(msgspec.Struct, frozen=True):
+    """A run that hangs. ``late`` are the ranks that have not come to the collective that the others wait in."""
 
     stalls: dict[int, Stalled]
     """The last record of each rank that noticed."""
@@ -47,8 +47,8 @@ class Standstill(msgspec.Struct, frozen=True):
 
 
 @once_a_run
-def standstill(run: GuardedRun) -> Standstill | None:
-    """The standstill that a run ended in, or is in; None where it never stood, went on, or a rank had failed before."""
+def find_hang(run: GuardedRun) -> Hang | None:
+    """The hang that a run ended in, or is in; None where it never hung, went on, or a rank had failed before."""
     stalls = {rank.rank: rank.stalls[-1] for rank in run.ranks if stands(rank)}
     if not stalls:
         return _timed_out(run)
@@ -59,10 +59,10 @@ def standstill(run: GuardedRun) -> Standstill | None:
     seen = all_seen(run)
     silent = _silent(run, stalls)
     call, waiting, late = _waited_for(seen, silent)
-    return Standstill(stalls, seen, call, waiting, late, silent)
+    return Hang(stalls, seen, call, waiting, late, silent)
 
 
-def _timed_out(run: GuardedRun) -> Standstill | None:
+def _timed_out(run: GuardedRun) -> Hang | None:
     """Ranks whose time for a collective was over before they were taken to stall, and those that had not come to it.
 
     Where these were is what Python's fault handler left as the launcher ended them.
@@ -77,7 +77,7 @@ def _timed_out(run: GuardedRun) -> Standstill | None:
         return None
     call = first.pending or unnamed(first, seen)
     waiting, late = (tuple(sorted(rank.rank for rank in some)) for some in (over, left))
-    return Standstill({}, seen, call, waiting, late) if late else None
+    return Hang({}, seen, call, waiting, late) if late else None
 
 
 def _silent(run: GuardedRun, stalls: dict[int, Stalled]) -> tuple[int, ...]:

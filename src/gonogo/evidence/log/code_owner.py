@@ -29,6 +29,11 @@ _SOURCES: Mapping[str, frozenset[str]] = {
     "verl": frozenset(("trainer", "workers", "utils", "models", "single_controller", "third_party", "experimental",
                        "interactions", "tools", "model_merger", "base_config", "protocol", "checkpoint_engine")),
     "slime": frozenset(("backends", "ray", "rollout", "utils", "router")),
+    "miles": frozenset(("backends", "ray", "rollout", "utils", "router")),
+    "relax": frozenset(("agentic", "algorithms", "backends", "components", "core", "distributed", "engine",
+                        "entrypoints", "utils")),
+    "verifiers": frozenset(("envs", "rubrics", "parsers", "trainers", "clients", "rl", "utils", "inference", "cli",
+                            "scripts", "types", "adapters")),
     "areal": frozenset(("core", "engine", "utils", "trainer", "api", "launcher", "infra", "workflow")),
     "openrlhf": frozenset(("trainer", "models", "cli", "utils", "datasets")),
     "swift": frozenset(("llm", "megatron", "trainers", "cli", "utils", "plugin", "tuners", "pipelines", "template",
@@ -81,6 +86,7 @@ _SOURCES: Mapping[str, frozenset[str]] = {
     "dion": frozenset(("dion", "dion2", "muon", "normuon", "optimizers")),
 }
 _REPOSITORIES: Mapping[str, str] = {
+    "miles": "miles", "verifiers": "verifiers",
     "verl": "verl", "slime": "slime", "areal": "areal", "openrlhf": "openrlhf", "ms-swift": "ms-swift",
     "llama-factory": "llamafactory", "llamafactory": "llamafactory", "megatron-lm": "megatron-core",
     "megatron-bridge": "megatron-bridge", "megatron-deepspeed": "megatron-deepspeed",

@@ -18,7 +18,7 @@ from gonogo.evidence.log.line import MAX_LINE_LENGTH, LogLine, cleaned
 from gonogo.evidence.log.role import Role, is_advice, role_of
 from gonogo.evidence.log.sieve import Part
 from gonogo.evidence.log.traceback import LogFrame, Raised, raised_in
-from gonogo.evidence.patterns import Match, Pattern, compiled_when_used
+from gonogo.evidence.patterns import Match, Pattern, compiled_when_used, shape_of
 from gonogo.evidence.setup import Setup
 from gonogo.finding import Span
 
@@ -173,6 +173,8 @@ class FailureLog:
     def _candidates(self, pattern: Pattern) -> Iterator[int]:
         """The lines at which a match starts in the whole text, where blanks may match a line's end."""
         position = 0
+        if self._shapes is not None and not pattern.may_match(self._shapes):
+            return
         if self._distinct is not None and pattern.search_bytes(self._distinct) is None:
             return
         while position < len(self._text) and (match := pattern.search_bytes(self._text, position)):
@@ -187,6 +189,8 @@ class FailureLog:
     def has(self, text: str) -> bool:
         """True where some line has the literal, advice or not."""
         looked_for = text.encode("utf-8", "replace")
+        if self._shapes is not None and b"\n" not in looked_for and shape_of(looked_for) not in self._shapes:
+            return False
         return looked_for in (self._text if self._distinct is None or b"\n" in looked_for else self._distinct)
 
     def ranks_of(self, pattern: Pattern) -> tuple[int, ...]:
@@ -218,6 +222,16 @@ class FailureLog:
         if 2 * len(texts) > len(self.lines) or len(self.lines) < _LINES_WORTH_IT:
             return None
         return "\n".join(texts).encode("utf-8", "replace") + b"\n"
+
+    @cached_property
+    def _shapes(self) -> bytes | None:
+        """The lines with each number as 0, each once; None where the log is short.
+
+        Of a log that is nothing but tracebacks little is left so, and most patterns' words are in none of it.
+        """
+        if len(self.lines) < _LINES_WORTH_IT:
+            return None
+        return b"\n".join(dict.fromkeys(shape_of(self._text).split(b"\n")))
 
     @cached_property
     def _starts(self) -> list[int]:

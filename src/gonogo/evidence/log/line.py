@@ -39,6 +39,8 @@ _ESCAPES = compiled_when_used(
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?"
 )
 _CONTROL = compiled_when_used("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+# What of ASCII is taken out of a line, or splits it: both patterns above, and the carriage return.
+_NOT_PLAIN = bytes((*range(0x09), 0x0B, 0x0C, *range(0x0D, 0x20), 0x7F))
 
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 # What says its rank by itself, wherever it stands.
@@ -68,18 +70,41 @@ _NODE = compiled_when_used(r"([A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3}): ?")
 _TIME_INSIDE = compiled_when_used(rf"\[?({_ISO})")
 
 
+_MOST_DIGITS = 4000
+"""Python refuses to make a number of over 4,300, since the time that it takes grows with their square."""
+_DIGITS = re.compile(rf"(\d{{{_MOST_DIGITS}}})\d+")
+
+
 def cleaned(path: str, rank: int | None, parts: Iterable[Part]) -> list[LogLine]:
     """The lines of a log's kept parts. ``rank`` is that of the whole log, where its name says so."""
     raw: list[tuple[int, str]] = []
     for part in parts:
+        if (plain := _plain_texts(part.data)) is not None:
+            raw += enumerate(plain, part.line)
+            continue
         pieces = part.data.split(b"\n")
         if pieces and not pieces[-1]:
             pieces.pop()
         for offset, piece in enumerate(pieces):
             raw += [(part.line + offset, text) for text in _texts(piece)]
-    raw = restored(raw)
+    raw = [(number, _readable_numbers(text)) for number, text in restored(raw)]
     ambiguous = _ambiguous_prefix([text for _, text in raw])
     return [_line(path, number, text, rank, ambiguous) for number, text in raw]
+
+
+def _readable_numbers(text: str) -> str:
+    """Digits beyond as many as Python makes a number of are left out."""
+    return _DIGITS.sub(r"\1", text) if len(text) > _MOST_DIGITS else text
+
+
+def _plain_texts(data: bytes) -> list[str] | None:
+    """The lines of a part without colours, carriage returns and control characters, else None: most are so."""
+    if not data.isascii() or len(data.translate(None, _NOT_PLAIN)) != len(data):
+        return None
+    lines = data.decode("ascii").split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line[:MAX_LINE_LENGTH].rstrip() for line in lines]
 
 
 def _texts(piece: bytes) -> list[str]:
@@ -140,6 +165,8 @@ def _line(path: str, number: int, text: str, rank: int | None, ambiguous: re.Pat
     if "`" in text and (found := _TICKS.match(text)):
         text = text[found.end() :]
     for _ in range(5):
+        if not text or text[0] in " \t":
+            break  # no prefix begins so: a frame, or a frame's code
         if found := _RANKED.match(text):
             said = next((group for group in found.groups() if group), None)
             rank = int(said) if said else rank
@@ -150,7 +177,7 @@ def _line(path: str, number: int, text: str, rank: int | None, ambiguous: re.Pat
         if not found or found.end() == 0:
             break
         text = text[found.end() :]
-    if time is None and (found := _TIME_INSIDE.match(text)):
+    if time is None and text[:1] not in " \t" and (found := _TIME_INSIDE.match(text)):
         time = _seconds(found.group(1))
     return LogLine(path, number, text, rank, node, time)
 

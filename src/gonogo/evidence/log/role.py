@@ -81,6 +81,6 @@ def role_of(raised: Raised) -> Role:
     # A driver of Ray's raises what a worker has raised; the worker's own traceback stands below, where it was kept.
     if raised.type in _CASCADE_TYPES or raised.type.startswith("RayTaskError") or _CASCADE.search(raised.message):
         return Role.CASCADE
-    if is_teardown(raised.at.text):
+    if raised.ignored or is_teardown(raised.at.text):
         return Role.TEARDOWN
     return Role.ROOT

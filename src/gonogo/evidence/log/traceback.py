@@ -31,6 +31,8 @@ class Raised(msgspec.Struct, frozen=True):
     at: LogLine
     cause: Raised | None = None
     """The exception that this one was raised from, or while handling."""
+    ignored: bool = False
+    """True where Python says that it ignored it, while it cleared up."""
 
     @property
     def type(self) -> str:
@@ -49,7 +51,6 @@ _IPYTHON = compiled_when_used(
     r"^(?:File )?(?P<path>[^\s:]{1,500}\.py|Cell In ?\[\d+\]|Input In ?\[\d+\]|<ipython-input-[\w-]+>)"
     r"(?::(?P<a>\d{1,9}))?(?:, line (?P<b>\d{1,9}))?(?:,? in (?P<function>[\w.<>]{1,200})(?:\(|$)|:?$)"
 )
-_BOX = compiled_when_used(r"^\s*│\s?(.*?)\s*│?\s*$")
 _BOX_FRAME = compiled_when_used(r"^(.{0,500}\S):(\d{1,9}) in (\S.{0,200})$")
 _BOX_CODE = compiled_when_used(r"^(?:❱|>)\s*\d+\s(?:│\s)?(.*)$")
 _BOX_END = compiled_when_used(r"^\s*╰─")
@@ -115,18 +116,29 @@ def raised_in(lines: Iterable[LogLine]) -> Iterator[Raised]:
     yield from reader.finish()
 
 
+def _in_box(text: str) -> str | None:
+    """What stands between the sides of rich's box; None where the line is no part of one. The right side may be cut."""
+    text = text.lstrip()
+    if not text.startswith("│"):
+        return None
+    text = text[1:].rstrip()
+    text = text[1:] if text[:1].isspace() else text
+    return text.removesuffix("│").rstrip()
+
+
 class _Reader:
     def __init__(self) -> None:
         self._open: _Open | None = None
         self._last: Raised | None = None
         self._chained = False
+        self._ignored = False
         self._message: tuple[str, list[str], tuple[LogFrame, ...], LogLine] | None = None
 
     def read(self, line: LogLine) -> Iterator[Raised]:
         text = line.text
         if "](" in text:
             text = _LINK.sub(r"\1", text)
-        if grouped := _GROUP.match(text):
+        if text[:2] == "  " and (grouped := _GROUP.match(text)):
             text = text[grouped.end() :]
         if self._message is not None:
             if self._goes_on(line, text):
@@ -135,9 +147,11 @@ class _Reader:
             yield self._built()
         if not text.strip(" \t`"):
             return  # blank, or the fence of a block in Markdown
+        if text.startswith("Exception ignored in"):
+            self._ignored = True
         if _CHAIN.match(text):
             self._chained = True
-        elif header := _HEADER.search(text):
+        elif ("Traceback" in text or text.startswith("---")) and (header := _HEADER.search(text)):
             self._begin_frames()
             self._read_on_one_line(text[header.end() :], line)
         elif not self._is_frame(text):
@@ -177,38 +191,39 @@ class _Reader:
 
     def _is_frame(self, text: str) -> bool:
         """Takes a line that belongs to a traceback's body."""
-        if found := _FRAME.match(text):
+        if "File" in text and (found := _FRAME.match(text)):
             self._frame(found.group(1), found.group(2), found.group(3) or "")
             assert self._open is not None
             self._open.flush = text[0] not in " \t"
             self._open.indent = len(text) - len(text.lstrip())
             return True
-        if self._open is not None and (found := _FRAME_AFTER_CODE.match(text)):  # a line break was lost
+        if self._open is not None and 'File "' in text and (found := _FRAME_AFTER_CODE.match(text)):
+            # A line break was lost.
             self._code(found.group(1))
             self._frame(found.group(2), found.group(3), found.group(4))
             return True
-        if found := _IPYTHON.match(text):
+        if text[0] not in " \t" and (found := _IPYTHON.match(text)):
             self._frame(found["path"], found["a"] or found["b"] or "0", found["function"] or "<module>")
             if self._open is not None:
                 self._open.arrows = True
             return True
         if self._open is None:
             # Of a box that was pasted without its top, the first frame opens it.
-            boxed = _BOX.match(text) if "│" in text else None
+            boxed = _in_box(text)
             if boxed is None:
                 return False
             self._open = _Open()
-            if not _BOX_FRAME.match(boxed.group(1)):
-                if not _BOX_CODE.match(boxed.group(1).strip()):
+            if not _BOX_FRAME.match(boxed):
+                if not _BOX_CODE.match(boxed.strip()):
                     self._open = None
                     return False
                 self._frame("", "0", "")  # its path stands above what was pasted
-        if _BOX_END.match(text):
+        if "╰" in text and _BOX_END.match(text):
             return True
-        if (found := _BOX.match(text)) and "│" in text:
-            self._boxed(found.group(1))
+        if (boxed := _in_box(text)) is not None:
+            self._boxed(boxed)
             return True
-        code = _ARROW_CODE.match(text)
+        code = _ARROW_CODE.match(text) if text[0] == "-" else None
         if code or (text[0] in " \t" and self._open.frames and not self._indented_end(text)):
             if code or not (self._open.arrows or _MARKERS.match(text)):
                 self._code(code.group(1) if code else text)
@@ -290,5 +305,6 @@ class _Reader:
         self._message = None
         cause = self._last if self._chained else None
         self._chained = False
-        self._last = Raised(qualified, "\n".join(message).strip(), frames, at, cause)
+        self._last = Raised(qualified, "\n".join(message).strip(), frames, at, cause, self._ignored)
+        self._ignored = False
         return self._last

@@ -98,11 +98,6 @@ def _table() -> dict[str, PublishedModel]:
     }
 
 
-def all_models() -> tuple[PublishedModel, ...]:
-    """Every model of the table."""
-    return tuple(_table().values())
-
-
 def published_model(name: str) -> PublishedModel | None:
     """The model of that hub name (``Qwen/Qwen2.5-7B``), or of a folder that is called like one; None for any other."""
     known = _table().get(name.strip("/").lower())

@@ -175,6 +175,10 @@ _WHATEVER_THE_VALUES = re.compile(r"unsupported ScalarType|device type tensor to
 REFUSED_CALL = re.compile(r"\b(\w+)(?:\.__\w+__)?\(\) (?:got an unexpected|missing \d+ required|takes )")
 """Python's refusal of a call that a function's signature doesn't allow: its name, or its class's."""
 
+_REFUSED_INDEX = re.compile(r"(?i)device-side assert|\bout of (?:range|bounds)\b")
+"""What torch says of an index for its value, not for its shape or place."""
+_CHOSEN = Text("a choice among unknown scores", "对未知分数的选择")
+
 _FINITE = "values are finite (no NaN, no infinity)"
 _ORDER_OF_A_SCALER = re.compile(
     r"has already been called (?:on this optimizer )?since the last update|is being called after step\(\)"
@@ -206,7 +210,16 @@ def place_of(assumption: Assumption) -> ProgramLine | None:
 
 def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     """An assumption that may have chosen the branch: made near the line that raised, or followed there by its names."""
-    return _made_nearby(rank, failure) or _followed(rank, failure)
+    return _among_operands(rank, failure) or _made_nearby(rank, failure) or _followed(rank, failure)
+
+
+def _among_operands(rank: RankRecord, failure: Failure) -> Assumption | None:
+    """The choice among unknown scores that an index comes of which was refused."""
+    if not any(one.chosen for one in failure.operands) or _REFUSED_INDEX.search(failure.message) is None:
+        return None
+    return next((one for one in rank.assumptions if "unknown scores" in one.what), None) or Assumption(
+        _CHOSEN.en, "unknown", 1, _CHOSEN.zh
+    )
 
 
 def _followed(rank: RankRecord, failure: Failure) -> Assumption | None:

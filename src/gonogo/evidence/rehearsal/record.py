@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from gonogo.evidence.rehearsal.lives import LifePart, RankLife
 from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.evidence.rehearsal.work import PhaseWork
 from gonogo.finding.as_run import AsRun
@@ -202,7 +203,7 @@ class Missed(msgspec.Struct, frozen=True):
     """Of a folder of data: the files asked for in it."""
 
 
-class Absent(msgspec.Struct, frozen=True):
+class FailedLookup(msgspec.Struct, frozen=True):
     """Something that the program, or a library for it, asked for before a failure and that was not there.
 
     Told by who asked (the importer, the functions that open and look, the loader of libraries), whatever the exception
@@ -338,7 +339,7 @@ class RankRecord(msgspec.Struct):
     """What of the run was left out."""
     confinement: Confined = ""
     """What the kernel confined the program by; empty in a record of an older gonogo, or where it never ran."""
-    absent: list[Absent] = []
+    absent: list[FailedLookup] = []
     """What was asked for in vain before a failure, and may have to do with it."""
     imported: dict[str, str] = {}
     """Of a rank that failed: the distributions (canonical names) that it had imported from, and their versions."""
@@ -346,6 +347,8 @@ class RankRecord(msgspec.Struct):
     """What gonogo made (a tokenizer, a stand-in's object) that the statement which failed was given."""
     certificate: list[Obligation] = []
     """Of a rank that failed: what has to be so for that to be the real run's failure."""
+    life: RankLife | None = None
+    """What it saw of the run's life, where that is rehearsed."""
 
 
 class AcceleratorFacts(msgspec.Struct, frozen=True):
@@ -391,3 +394,9 @@ class RehearsalRecord(msgspec.Struct):
     """Packages (canonical name) that the environment's file asks for and that were replaced or left out."""
     whole_environment: bool = False
     """Whether :attr:`laid_over` are all the packages that there were: nothing of the installed ones was seen."""
+    life_part: LifePart = ""
+    """Which of two lives it is of, where the whole life was asked for: ``first`` where it came to no second one."""
+    first_life: RehearsalRecord | None = None
+    """Of a second life: the record of the first."""
+    resumes_as_given: bool = True
+    """Whether the second life's command was the first's, word by word."""

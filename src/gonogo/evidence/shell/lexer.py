@@ -25,6 +25,8 @@ _REDIRECTS = (b"<<<", b"<<-", b"<<", b"<&", b"<>", b"<", b">>", b">&", b">|", b"
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 _MAX_WORDS = 4096
 _MAX_DEPTH = 24
+_MAX_BRACE_WORK = 500_000
+"""Characters of a word times its opening braces, each of which is looked for to the word's end."""
 _MAX_BRACES = 256
 """Words that braces may make of one."""
 
@@ -554,6 +556,9 @@ def braces(parts: Sequence[WordPart]) -> list[tuple[WordPart, ...]]:
     """``x{a,b}``, ``{1..3}``: the words that one word is before anything else is expanded."""
     if not any(isinstance(part, Literal) and not part.quoted and "{" in part.text for part in parts):
         return [tuple(parts)]
+    texts = [part.text for part in parts if isinstance(part, Literal) and not part.quoted]
+    if sum(map(len, texts)) * sum(text.count("{") for text in texts) > _MAX_BRACE_WORK:
+        return [(UnreadSyntax(parts[0].start_byte, parts[-1].end_byte),)]
     return [_with_names(made) for made in _braced_words(parts, 0)]
 
 

@@ -124,10 +124,9 @@ class MemoryWatch:
         if not grows or what in self._warned:
             return
         steps = left / (grows * sharing)
-        seconds = steps * median
-        if steps <= self._STEPS or seconds <= self._SECONDS:
+        if steps <= self._STEPS or steps * median <= self._SECONDS:
             self._warned.add(what)
-            yield Warned(time.time(), what, step, grows, held, left, round(steps, 1), round(seconds, 1))
+            yield Warned(time.time(), what, step, grows, left, round(steps, 1))
 
 
 class Trend:

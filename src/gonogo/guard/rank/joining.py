@@ -19,7 +19,7 @@ import msgspec
 from gonogo.evidence.guarded.records import Compared, Difference, Joined
 from gonogo.guard.common.faults import harmless
 from gonogo.guard.rank import facts
-from gonogo.guard.tensors.census import census
+from gonogo.guard.tensors.census import placement_snapshot
 
 ABSENT = "(not set)"
 """The value of a fact that a rank did not state, where others did."""
@@ -41,7 +41,7 @@ def join(state: RankState, point: str) -> None:
     try:
         stated = facts.joined(model, engine, state.data | state.trainer_facts)
         state.writer.put(stated)
-        state.writer.put(census(model, engine, "start"))
+        state.writer.put(placement_snapshot(model, engine, "start"))
     finally:
         # A rank whose own facts could not be had still meets the others, so that they do not wait for it.
         compared = meet(stated or Joined(time.time()), point, state.options.join_seconds)

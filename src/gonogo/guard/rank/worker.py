@@ -232,9 +232,9 @@ class Guard(RankState):
         if self._counted or self.writer is None:
             return
         self._counted = True
-        from gonogo.guard.tensors.census import census
+        from gonogo.guard.tensors.census import placement_snapshot
 
-        self.writer.put(census(self.model, self.engine, "first-step"))
+        self.writer.put(placement_snapshot(self.model, self.engine, "first-step"))
 
     @harmless("the loss")
     def look_at_loss(self, loss: Any) -> None:

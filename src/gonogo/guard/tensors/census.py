@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-from gonogo.evidence.guarded.records import Census, PlacedTensors
+from gonogo.evidence.guarded.records import PlacedTensors, PlacementSnapshot
 from gonogo.guard.common import memory
 
 _MAX_NAMED = 5
@@ -21,7 +21,7 @@ _MASTER_WEIGHTS: tuple[tuple[str, _What], ...] = (
 )
 
 
-def census(model: Any, engine: Any, moment: Literal["start", "first-step"]) -> Census:
+def placement_snapshot(model: Any, engine: Any, moment: Literal["start", "first-step"]) -> PlacementSnapshot:
     """Where everything is now. ``model`` and ``engine`` may be None."""
     torch: Any = sys.modules["torch"]
     stage, parameters_to, optimizer_to = offloading(engine)
@@ -49,7 +49,7 @@ def census(model: Any, engine: Any, moment: Literal["start", "first-step"]) -> C
     if torch.cuda.is_initialized():
         free, whole = torch.cuda.mem_get_info()
         allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
-    return Census(
+    return PlacementSnapshot(
         time.time(), tuple(places.as_facts()), moment, stage, parameters_to, optimizer_to,
         available, total, free, whole, allocated, reserved,
     )  # fmt: skip

@@ -15,7 +15,11 @@ class ParameterMovedIsNoParameter(Hazard):
             statement = script.statement(made.node)
             if not isinstance(method, ast.Attribute) or not isinstance(move, ast.Call) or move.func is not method:
                 continue
-            if not isinstance(statement, ast.Assign) or statement.value is not move or not _changes(script, move):
+            if (
+                not isinstance(statement, ast.Assign)
+                or statement.value is not move
+                or not _makes_new_tensor(script, move)
+            ):
                 continue
             target, owner = statement.targets[0], script.enclosing_class(statement)
             if not isinstance(target, ast.Attribute) or owner is None or not owner.is_subclass("torch.nn.Module"):
@@ -51,7 +55,7 @@ def _around(script: Script, made: Call, inner: ast.expr) -> tuple[str, str] | No
     return text[:end].decode(), text[end:].decode()
 
 
-def _changes(script: Script, move: ast.Call) -> bool:
+def _makes_new_tensor(script: Script, move: ast.Call) -> bool:
     """Whether the call surely gives back another tensor: a GPU's, or one of another type."""
     func = move.func
     if not isinstance(func, ast.Attribute):

@@ -3,7 +3,7 @@ import os
 from gonogo.evidence.dumps.collective_mismatch import find_mismatch
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import interrupted
-from gonogo.evidence.guarded.standstill import Standstill, standstill
+from gonogo.evidence.guarded.standstill import Hang, find_hang
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, span_of
 from gonogo.evidence.log.stacks import Stack, stacks_in
@@ -120,7 +120,7 @@ class RankLateAtCollective(Hazard):
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Ranks that have not come to the collective in which the others stand, and where they are instead."""
-        still = standstill(run)
+        still = find_hang(run)
         if still is None or still.call is None or not still.late or divergence(run) is not None:
             return
         first = min(still.late)
@@ -168,7 +168,7 @@ def _outside(stacks: dict[int, Stack]) -> list[int]:
     return [rank for rank, stack in stacks.items() if not stack.in_collective]
 
 
-def _waits(still: Standstill) -> Text:
+def _waits(still: Hang) -> Text:
     assert still.call is not None
     return Text(
         "{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not reached it.",
@@ -186,7 +186,7 @@ def _waits(still: Standstill) -> Text:
     )
 
 
-def _where(still: Standstill, frames: tuple[Frame, ...], frozen: bool) -> Text:
+def _where(still: Hang, frames: tuple[Frame, ...], frozen: bool) -> Text:
     if frozen:
         return Text(
             " Its Python does not answer: it is stopped, stuck in native code, or its machine is gone.",
@@ -203,7 +203,7 @@ def _where(still: Standstill, frames: tuple[Frame, ...], frozen: bool) -> Text:
     )
 
 
-def _long(still: Standstill) -> Text:
+def _long(still: Hang) -> Text:
     if not still.seconds:
         return Text("", "")
     if not still.median:
@@ -214,7 +214,7 @@ def _long(still: Standstill) -> Text:
     ).format(seconds=still.seconds, median=still.median)
 
 
-def _spans(still: Standstill, at: Frame | None) -> tuple[Span, ...]:
+def _spans(still: Hang, at: Frame | None) -> tuple[Span, ...]:
     held = Text("{ranks} {be} here", "{ranks} 停在这里").format(
         ranks=ranks_text(still.late), be="is" if len(still.late) == 1 else "are"
     )

@@ -1,5 +1,5 @@
 from gonogo.evidence.guarded.ends import all_joined, roots, unseen
-from gonogo.evidence.guarded.standstill import standstill
+from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.guarded.whereabouts import own_frame
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.finding.ranks import capital, ranks_text
@@ -47,7 +47,7 @@ class RankNeverJoined(Hazard):
 
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Ranks that nothing was heard of, and those that the others missed before the first step."""
-        still = standstill(run)
+        still = find_hang(run)
         stuck = still is not None or run.exit_status not in (None, 0)
         never = [] if all_joined(run) else unseen(run)
         missing = {rank for one in run.ranks if one.compared is not None for rank in one.compared.missing}

@@ -2,7 +2,7 @@ import os
 
 from gonogo.evidence.guarded.divergence import divergence
 from gonogo.evidence.guarded.ends import unseen
-from gonogo.evidence.guarded.standstill import standstill
+from gonogo.evidence.guarded.standstill import find_hang
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
 from gonogo.evidence.rehearsal.failures import places
 from gonogo.finding.ranks import capital, ranks_text
@@ -24,8 +24,8 @@ _TRANSPORT = (
 
 class StepStandsStill(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
-        """A standstill in which nobody is waited for."""
-        still = standstill(run)
+        """A hang in which nobody is waited for."""
+        still = find_hang(run)
         if still is None or still.late or still.silent or unseen(run) or divergence(run) is not None:
             return
         ranks = tuple(sorted(still.stalls))

@@ -98,7 +98,7 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
                     where=Text(f"The line belongs to {part}. ", f"该行属于 {part}。")
                     if mismatch.part
                     else Text(
-                        "Of an Omni model that is usually the talker or token2wav. ",
+                        "In an Omni model this is usually the talker or token2wav. ",
                         "对 Omni 模型，通常是 talker 或 token2wav。",
                     ),
                 ),

@@ -41,7 +41,7 @@ class ModuleLeftOnCpu(Hazard):
         for rank in run.ranks:
             left = [
                 place
-                for census in rank.censuses[-1:]
+                for census in rank.placements[-1:]
                 for place in census.misplaced
                 if place.device == "cpu" and place.what in ("parameter", "buffer")
             ]
@@ -71,7 +71,7 @@ class ModuleLeftOnCpu(Hazard):
                 ranks=tuple(
                     one.rank
                     for one in run.ranks
-                    if any(place.device == "cpu" for census in one.censuses[-1:] for place in census.misplaced)
+                    if any(place.device == "cpu" for census in one.placements[-1:] for place in census.misplaced)
                 ),
                 module=(names[0].rpartition(".")[0] or None) if names else None,
                 parameter=names[0] if names else None,

@@ -14,7 +14,7 @@ _WHAT = {
 }
 _ANOMALY = Pattern(r"Function '(?P<function>\w+)' returned nan values in its \d+th output")
 _SAMPLING = Pattern(r"probability tensor contains either `?inf`?, `?nan`? or element < 0")
-_PRINTED = Pattern(r"(?i)\b(?:loss|grad_?norm)['\"]?\s*[:=]\s*['\"]?(?:tensor\()?nan\b")
+_NAN_LOGGED = Pattern(r"(?i)\b(?:loss|grad_?norm)['\"]?\s*[:=]\s*['\"]?(?:tensor\()?nan\b")
 _OF_HALF = Pattern(r"\bfp16['\"]?\s*[:=]\s*['\"]?[Tt]rue|float16|--fp16\b|\bHalf\b")
 
 
@@ -26,7 +26,7 @@ class LossNotFinite(Hazard):
         evidence = next(log.errors_of(says=_ANOMALY), None) or log.find(_ANOMALY)
         evidence = evidence or next(log.errors_of(says=_SAMPLING), None) or log.find(_SAMPLING)
         certainty = Certainty.LIKELY if evidence is not None else Certainty.POSSIBLE
-        evidence = evidence or log.find(_PRINTED)
+        evidence = evidence or log.find(_NAN_LOGGED)
         if evidence is not None:
             yield self.log_finding(
                 evidence,

@@ -13,8 +13,8 @@ _CURE = (
         '安装没有该缺陷的 DeepSpeed：pip install "deepspeed==0.19.7"',
     ),
     Text(
-        "In your own model give the parameter one dimension: nn.Parameter(torch.tensor([value])); older "
-        "checkpoints hold it without",
+        "In your own model, give the parameter one dimension: nn.Parameter(torch.tensor([value])); in older "
+        "checkpoints it is still a scalar",
         "自己的模型请给该参数一个维度：nn.Parameter(torch.tensor([value]))；注意旧 checkpoint 中它没有维度",
     ),
 )

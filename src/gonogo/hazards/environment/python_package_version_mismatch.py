@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 from gonogo.evidence.environment.compatibility import known_bad, required_by
 from gonogo.evidence.failure.message import parsed_message
-from gonogo.evidence.failure.misfit import misfit_of
+from gonogo.evidence.failure.misfit import FORMS_OF_CALLS, Misfit, config_of_trainer, misfit_of
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import one_line
@@ -234,6 +234,8 @@ def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]]
     other = misfit.asks or Text("your own code", "你自己的代码") if misfit.asks or misfit.by_user else None
     if other is None:
         return None
+    if not misfit.asks and misfit.form in FORMS_OF_CALLS:
+        return _of_your_call(misfit, lacks)
     return (
         Text(
             "{asks} asks for {what}, which {lacks} does not have: the two releases don't fit each other{fits}.",
@@ -257,6 +259,30 @@ def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]]
             ).format(lacks=misfit.lacks, asks=other, there=lacks),
         ),
     )
+
+
+def _of_your_call(misfit: Misfit, lacks: str) -> tuple[Text, tuple[Text, ...]]:
+    """Cause and cures where the user's own line calls what another release of a package takes."""
+    listed = ", ".join(misfit.names)
+    cures = [
+        Text(
+            "Call it as {lacks} takes it (help({subject}), or its changelog), or install the release of {package} that "
+            "the line was written for",
+            "按 {lacks} 的签名调用（help({subject}) 或更新日志），或安装该行所针对的 {package} 版本",
+        ).format(lacks=lacks, subject=misfit.subject, package=misfit.lacks)
+    ]
+    if config := config_of_trainer(misfit.subject):
+        cures.insert(0, _INTO_THE_CONFIG.format(names=listed, config=config))
+    return Text(
+        "Your line calls {subject} with {names}, which {lacks} does not take.",
+        "你的代码以 {names} 调用 {subject}，而 {lacks} 不接受。",
+    ).format(subject=misfit.subject, names=listed, lacks=lacks), tuple(cures)
+
+
+_INTO_THE_CONFIG = Text(
+    "If {names} is a setting of the training, give it to the trainer's arguments: {config}({names}=…)",
+    "若 {names} 是训练设置，请放入训练器的参数：{config}({names}=…)",
+)
 
 
 def _of_other_build(package: str, versions: Mapping[str, str]) -> tuple[Text, tuple[Text, ...]]:

@@ -25,6 +25,11 @@ class _Break(msgspec.Struct, frozen=True):
     edits: tuple[Edit, ...]
 
 
+_MOST_SHOWN = 20
+_MOST_MENDED = 500
+"""Lines beyond which it is no command that somebody wrote."""
+
+
 class LaunchBrokenContinuation(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The lines from the command's first to the last option that was meant for it."""
@@ -34,6 +39,7 @@ class LaunchBrokenContinuation(Hazard):
         if not breaks:
             return
         first = breaks[0]
+        edits = list(_merge_edits(edit for one in breaks for edit in one.edits))
         cut_off = Text("cut off: runs as the command `{word}`", "被截断：会作为命令 `{word}` 执行")
         yield self.finding(
             Text(
@@ -57,7 +63,7 @@ class LaunchBrokenContinuation(Hazard):
             ),
             spans=tuple(
                 span
-                for one in breaks
+                for one in breaks[:_MOST_SHOWN]
                 for span in (
                     one.place.span(one.what),
                     one.cut_off.place().span(cut_off.format(word=one.cut_off.text.split()[0])),
@@ -65,7 +71,7 @@ class LaunchBrokenContinuation(Hazard):
             ),
             fixes=self.fix(
                 Text("join the command's lines again", "重新连接命令的各行"),
-                *_merge_edits(edit for one in breaks for edit in one.edits),
+                *(edits if len(edits) <= _MOST_MENDED else ()),
             ),
         )
 

@@ -61,7 +61,7 @@ class CpuRamOomKilled(Hazard):
         if rank is None:
             return
         kills = sum(launch.oom_kills or 0 for launch in run.launches)
-        total = max((census.host_total for census in rank.censuses), default=0) or max(
+        total = max((census.host_total for census in rank.placements), default=0) or max(
             (launch.host_total for launch in run.launches), default=0
         )
         left = rank.steps[-1].host_available if rank.steps else None
@@ -293,7 +293,7 @@ def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, 
     if ended := log.find(_POD):
         return ended, Certainty.LIKELY
     first = first_failure(log)
-    killed: LineMatch | None = next((found for found, code in exits(log) if code == -9), None) or log.find(_KILLED)
+    killed: LineMatch | None = next((found for found, code in exits(log) if code == -9), None) or _killed_line(log)
     if killed is None:
         return None, Certainty.POSSIBLE
     # Launchers kill those that outlive a failure; then another rank has the error.
@@ -302,6 +302,12 @@ def _find_kill_in_log(log: FailureLog) -> tuple[LoggedError | LineMatch | None, 
     stall = stall_of(log)
     waited = stall is not None and bool(stall.time_outs)
     return killed, Certainty.POSSIBLE if other or own or waited else Certainty.LIKELY
+
+
+def _killed_line(log: FailureLog) -> LineMatch | None:
+    """The first line that tells of a kill, but for those of exceptions that Python ignored while it cleared up."""
+    ignored = {(error.raised.at.path, error.raised.at.number) for error in log.errors if error.raised.ignored}
+    return next((one for one in log.find_all(_KILLED) if (one.line.path, one.line.number) not in ignored), None)
 
 
 def _last_memory(run: GuardedRun, rank: GuardedRank, total: int) -> Text:

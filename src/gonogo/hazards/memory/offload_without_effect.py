@@ -52,7 +52,7 @@ class OffloadWithoutEffect(Hazard):
     def in_guarded_run(self, run: GuardedRun) -> Findings:
         """Places of the census where the host was expected and a GPU was found."""
         for rank in run.ranks:
-            for census in rank.censuses:
+            for census in rank.placements:
                 wrong = [place for place in census.misplaced if (place.expected or "").startswith("cpu")]
                 if not wrong:
                     continue
@@ -69,7 +69,7 @@ class OffloadWithoutEffect(Hazard):
                     severity=Severity.WARNING,
                     cure=_CURE,
                     spans=span_of_rank(rank),
-                    ranks=tuple(one.rank for one in run.ranks if any(_offended(c.misplaced) for c in one.censuses)),
+                    ranks=tuple(one.rank for one in run.ranks if any(_offended(c.misplaced) for c in one.placements)),
                     parameter=wrong[0].names[0] if wrong[0].names else None,
                 )
                 return

@@ -1,8 +1,9 @@
-from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
 from gonogo.hazards.rule import Certainty, Pattern
 
 _ADAPTERS = Pattern(r"base_layer|lora_[AB]|base_model|modules_to_save|\.default\.weight")
+_OF_SHAPES = Pattern(r"(?i)\bdimensions?\b|\bshapes?\b|size mismatch|\b\d-?D tensor")
 _LOADS = ("load_weights", "add_lora", "update_weights", "load_lora")
 _SYNCS = (
     "sharding_manager",
@@ -48,5 +49,11 @@ class LoraWeightSyncNamesDiffer(LoggedHazard):
     )
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: Evidence) -> Certainty | None:
-        """Less where the engine was only started: it was given an adapter in place of a model."""
+        """Less where the engine was only started: it was given an adapter in place of a model.
+
+        None where the frames alone speak for it and the message is about shapes: no name is unknown then.
+        """
+        of_shapes = isinstance(evidence, LoggedError) and _OF_SHAPES.search(evidence.message) is not None
+        if sign.says is None and of_shapes and not (log.says(_ADAPTERS) or log.says(_WITH_ADAPTER)):
+            return None
         return Certainty.POSSIBLE if log.passes(*_STARTS) and not log.passes(*_SYNCS) else sign.certainty

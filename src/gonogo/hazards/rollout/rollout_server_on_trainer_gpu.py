@@ -6,7 +6,7 @@ from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_f
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
 
-_SERVES = compiled_when_used(r"\b(?:trl vllm-serve|swift rollout|trl\.scripts\.vllm_serve)\b")
+_STARTS_ROLLOUT_SERVER = compiled_when_used(r"\b(?:trl vllm-serve|swift rollout|trl\.scripts\.vllm_serve)\b")
 _DEVICES = compiled_when_used(r"CUDA_VISIBLE_DEVICES=[\"']?(\d{1,3}(?:,\d{1,3})*)[\"']?\s")
 _OTHER_HOST = compiled_when_used(r"^\s*(?:srun|ssh|docker|kubectl)\b")
 
@@ -40,7 +40,7 @@ def server_lines(launch: Launch) -> Iterator[ShellLine]:
     """The lines of the launch's script that start a rollout server on this machine."""
     if (is_shell_script(launch.source) and b"rollout" in launch.source.data) or b"vllm-serve" in launch.source.data:
         for line in lines_from(launch.source, 1):
-            if _SERVES.search(line.code) and not _OTHER_HOST.search(line.code):
+            if _STARTS_ROLLOUT_SERVER.search(line.code) and not _OTHER_HOST.search(line.code):
                 yield line
 
 

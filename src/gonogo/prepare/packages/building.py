@@ -246,7 +246,7 @@ class _Build:
             result = shared / "out" if step == "wheel" else shared / "told"
             with confinement.world() as world:
                 # Where a world has a layer it is limited, and gone with the world.
-                work = (self._folder if world.shows_changes else shared) / "work"
+                work = (self._folder if world.has_overlay else shared) / "work"
                 python = str(self._environment / "bin" / "python")
                 words = [python, "-I", _PROGRAM, step, str(source), self._source.subfolder, str(work), backend]
                 words += [json.dumps(backend_path), str(result)]

@@ -125,7 +125,13 @@ def captured(
 
 
 def run_launcher(question: Question) -> CapturedLaunch:
-    """Run the launcher's own code. Called in a process of its own."""
+    """Run the launcher's own code. Called in a process of its own.
+
+    accelerate's imports DeepSpeed: names that an older one imports are put back here as they are for the ranks.
+    """
+    from gonogo.virtual.hooks import older_deepspeed
+
+    older_deepspeed.install(lambda _: None)
     launcher = next(launcher for launcher in all_launchers() if launcher.described.name == question.launcher)
     printed = io.StringIO()
     sys.argv = [question.launcher, *question.arguments]

@@ -9,7 +9,7 @@ from pathlib import Path
 from gonogo.evidence.library import is_library
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
-from gonogo.evidence.rehearsal.record import Absent, Failure, RankRecord, RehearsalRecord
+from gonogo.evidence.rehearsal.record import FailedLookup, Failure, RankRecord, RehearsalRecord
 from gonogo.finding import Text
 from gonogo.finding.ranks import ranks_text
 from gonogo.prepare.environment_mismatch import distribution_of, is_project_module
@@ -72,7 +72,7 @@ def why_of_other_ranks(rank: RankRecord, record: RehearsalRecord) -> Text | None
     return None
 
 
-def _counts(one: Absent, failure: Failure, record: RehearsalRecord, world: ProjectWorld) -> bool:
+def _counts(one: FailedLookup, failure: Failure, record: RehearsalRecord, world: ProjectWorld) -> bool:
     """Whether that it is not here says nothing of the machine that trains."""
     if one.kind == "file":
         path = Path(os.path.normpath(world.cwd / one.name))
@@ -88,7 +88,7 @@ def _counts(one: Absent, failure: Failure, record: RehearsalRecord, world: Proje
     return one.kind != "folder"
 
 
-def _has_part(one: Absent, failure: Failure) -> bool:
+def _has_part(one: FailedLookup, failure: Failure) -> bool:
     """Whether it may be why the program failed, or came to where it failed."""
     if one.handed:
         return True
@@ -97,7 +97,7 @@ def _has_part(one: Absent, failure: Failure) -> bool:
     return _leads_there(one, failure)
 
 
-def _leads_there(one: Absent, failure: Failure) -> bool:
+def _leads_there(one: FailedLookup, failure: Failure) -> bool:
     shared = one.shared
     if shared is not None and shared.path == one.asked.path and shared.line == one.failed_at == one.asked.line:
         return True
@@ -116,7 +116,7 @@ def _leads_there(one: Absent, failure: Failure) -> bool:
     )
 
 
-def _told(one: Absent, *, is_prepared: bool) -> Text:
+def _told(one: FailedLookup, *, is_prepared: bool) -> Text:
     if one.kind == "module":
         return _NO_MODULE.format(name=one.name, package=distribution_of(one.name))
     if one.kind == "program":

@@ -8,7 +8,7 @@ from gonogo.evidence.environment.hardware import Machine, machine_from, requeste
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import UNSTATED, LaunchedProcess, ResolvedLaunch, Surroundings, is_unstated
-from gonogo.rehearse.ranks.rank_options import AUTO, FIRST_AND_LAST
+from gonogo.rehearse.ranks.rank_options import ALL_UP_TO, AUTO, FIRST_AND_LAST, OF_A_LIFE
 from gonogo.rehearse.ranks.sample import is_sample, sample_of
 from gonogo.rehearse.request import RehearsalRequest
 
@@ -79,6 +79,8 @@ def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be
     world = launch.world_size
     if asked.strip().lower() == "all":
         return list(range(world))
+    if asked == OF_A_LIFE:
+        return list(range(world)) if world <= ALL_UP_TO else [0, 1]
     if asked == FIRST_AND_LAST:
         return sorted({0, world - 1})
     asked = "0" if asked.strip().lower() == AUTO else asked

@@ -1,13 +1,26 @@
-"""``nvidia-smi`` and ``npu-smi``, answered for the virtual machine: scripts count accelerators with them."""
+"""``nvidia-smi`` and ``npu-smi``, answered for the virtual machine: scripts and programs count accelerators with them.
+
+A launch script's call is answered by the stand-in for all programs; a training's own call by :func:`put_in`'s, which
+runs this file by itself, without gonogo's other modules: frameworks ask at each start.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import shlex
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
-from gonogo.rehearse.launch.launch import Surroundings
-from gonogo.rehearse.shell.session import ShellSession
+if TYPE_CHECKING:
+    from gonogo.rehearse.launch.launch import Surroundings
+    from gonogo.rehearse.shell.session import ShellSession
 
 _MIB = 1 << 20
+_DRIVER = "580.95.05"
+"""A driver that all releases of CUDA run on, up to 13: accelerate forbids some cards peer-to-peer under old ones."""
 
 
 def answer_smi(session: ShellSession, name: str, arguments: list[str]) -> int:
@@ -16,12 +29,33 @@ def answer_smi(session: ShellSession, name: str, arguments: list[str]) -> int:
     if (name == "npu-smi") != (surroundings.device_type == "npu"):
         print(f"{name}: command not found", file=sys.stderr)
         return 127
-    text = _npu_smi(surroundings, arguments) if name == "npu-smi" else _nvidia_smi(surroundings, arguments)
+    text = _answer(surroundings, name, arguments)
     if text is None:
         session.skip([name, *arguments])
         return 0
     sys.stdout.write(text)
     return 0
+
+
+def put_in(folder: Path, surroundings: Surroundings) -> Path:
+    """Make a folder for the start of PATH, whose program answers for the virtual machine; returns the folder."""
+    folder.mkdir(exist_ok=True)
+    name = "npu-smi" if surroundings.device_type == "npu" else "nvidia-smi"
+    known = {
+        "device_type": surroundings.device_type,
+        "product": surroundings.product,
+        "compute_capability": surroundings.compute_capability,
+        "total_bytes": surroundings.total_bytes,
+        "count": surroundings.count,
+    }
+    words = [sys.executable, "-I", "-S", os.path.abspath(__file__), json.dumps(known), name]
+    (folder / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+    (folder / name).chmod(0o755)
+    return folder
+
+
+def _answer(surroundings: Surroundings, name: str, arguments: list[str]) -> str | None:
+    return _npu_smi(surroundings, arguments) if name == "npu-smi" else _nvidia_smi(surroundings, arguments)
 
 
 def _uuid(index: int) -> str:
@@ -78,6 +112,7 @@ def _query(surroundings: Surroundings, fields: list[str], form: list[str], rows:
             "memory.used": f"0{units}",
             "utilization.gpu": "0" if "nounits" in form else "0 %",
             "compute_cap": f"{major}.{minor}",
+            "driver_version": _DRIVER,
         }
         lines.append(", ".join(known.get(field.strip(), "[N/A]") for field in fields))
     return "".join(f"{line}\n" for line in lines)
@@ -100,3 +135,14 @@ def _npu_smi(surroundings: Surroundings, arguments: list[str]) -> str | None:
     rule = "+" + "-" * 75 + "+\n"
     lines = [f"| {index:<5} {name:<19}| OK {'':<44} |\n" for index in range(surroundings.count)]
     return rule + "".join(lines) + rule
+
+
+def _main(known: str, name: str, arguments: list[str]) -> int:
+    surroundings: Any = SimpleNamespace(**json.loads(known))
+    text = _answer(surroundings, name, arguments)
+    sys.stdout.write("" if text is None else text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1], sys.argv[2], sys.argv[3:]))

@@ -117,7 +117,7 @@ def run_script(
             _Short(world, own) as short,
         ):
             interception.stub, interception.bash = short.stub, short.bash
-            interception.has_namespaces = world.shows_changes
+            interception.has_namespaces = world.has_overlay
             status, output = _run(world, session, interception, unreached, words, bash, environment, cwd, deadline)
             raise_if_ended(world)
         failure = interception.failure
@@ -182,7 +182,7 @@ class _Short:
     def __init__(self, world: World, own: Path) -> None:
         self.stub, self.bash = f"/{_STUB}", f"/{_BASH}"
         self._outside: list[Path] = []
-        if not world.shows_changes:  # then it is no root folder of its own
+        if not world.has_overlay:  # then it is no root folder of its own
             stub = _new_short_file("/tmp")
             shutil.copy(own / _STUB, stub)
             self._outside.append(stub)

@@ -29,7 +29,7 @@ def finding_markup(alike: Alike, language: str, number: int, moment: str = "") -
     return element(
         "article", title, _facts(finding, language), moment, *(_place(span, language) for span in finding.spans), cause,
         _advice("help", finding.cure, language), _advice("confirm", finding.left_to_confirm, language),
-        *(_fix(fix, language) for fix in finding.fixes), *_others(alike, language), *_sources(finding, language),
+        *(_fix(fix, language) for fix in finding.fixes), *_other_places(alike, language), *_sources(finding, language),
         klass=f"finding {finding.level.value}", aria_labelledby=name,
     )  # fmt: skip
 
@@ -96,7 +96,7 @@ def copyable(content: str, name: str, language: str) -> str:
     )
 
 
-def _others(alike: Alike, language: str) -> Iterator[str]:
+def _other_places(alike: Alike, language: str) -> Iterator[str]:
     if not alike.others:
         return
     listed = element("ul", *(element("li", element("code", text(place))) for place in alike.places(language)))

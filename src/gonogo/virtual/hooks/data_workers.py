@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import multiprocessing
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
@@ -19,9 +21,11 @@ from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor, resolve
 
 _PAGE = 4096
+_MOST_PICKLED = 64 << 20
 IN_THIS_PROCESS = Text(
     "the data is loaded in the training process, not in worker processes", "数据在训练进程中加载，而不是在工作进程中"
 )
@@ -30,21 +34,64 @@ IN_THIS_PROCESS = Text(
 def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) -> Any:
     """The iterator that ``make`` makes of a loader without workers; where there would be some, they can't use CUDA.
 
-    Raises RuntimeError, in torch's words, from its ``next`` where a forked worker would use the accelerator.
+    Raises RuntimeError, in torch's words, from its ``next`` where a forked worker would use the accelerator; and what
+    pickle raises where a worker that is started afresh can't be given the data set.
     """
     if not loader.num_workers:
         return make(loader)
+    context = loader.multiprocessing_context or multiprocessing
+    if context.get_start_method() != "fork":
+        _hand_over(loader)
     mode.ledger.assume(IN_THIS_PROCESS)
     workers, loader.__dict__["num_workers"] = loader.num_workers, 0
     try:
         iterator = make(loader)
     finally:
         loader.__dict__["num_workers"] = workers
-    context = loader.multiprocessing_context or multiprocessing
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None and context.get_start_method() == "fork":
         fetcher.fetch = _fetch_in_fork(fetcher.fetch)
     return iterator
+
+
+class _Sink(io.RawIOBase):
+    """Takes what is pickled, up to some bytes; raises OverflowError beyond, where the classes have been seen."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_PICKLED
+
+    def writable(self) -> bool:
+        """It takes bytes."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Count what is written, and drop it."""
+        self._left -= len(data)
+        if self._left < 0:
+            raise OverflowError
+        return len(data)
+
+
+def _hand_over(loader: Any) -> None:
+    """Pickle what a worker would be started with, as multiprocessing does."""
+    given = (loader.dataset, loader.collate_fn, loader.worker_init_fn)
+    try:
+        ForkingPickler(io.BufferedWriter(_Sink())).dump(given)
+    except OverflowError:
+        return
+    except Exception as error:
+        if not _is_of_gonogo(error):
+            raise
+
+
+def _is_of_gonogo(error: BaseException) -> bool:
+    """Whether something of gonogo's can't be pickled: a virtual tensor, a wrapped function."""
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename.startswith(OURS) and trace.tb_frame.f_code is not _hand_over.__code__:
+            return True
+        trace = trace.tb_next
+    return "Virtual" in str(error) or "gonogo" in str(error)
 
 
 def loading_of(loader: Any, batch: Any, before: Loading | None) -> Loading | None:

@@ -44,7 +44,8 @@ _STEPS_WHERE_CHEAP = 400
 _SECONDS_WHERE_CHEAP = 8.0
 _CLOCK_WHERE_CHEAP = 30.0
 """A loop of steps that cost little is let go on for so long, to its own end if that is near: what a program does at its
-fortieth step, at its last batch and behind its loop is then really run."""
+fortieth step, at its last batch and behind its loop is then really run. So is the data that it reads, if all that is
+left of it costs no more."""
 _PASSES_WITH_A_BATCH = 12
 """Epochs beyond the first steps that are shown a batch each, more than most fine-tunes have."""
 _PASSES_TOO_MANY = 1000
@@ -67,6 +68,12 @@ def _unmet(one: AdvancedLoop) -> LeftOut:
         "排练的步数到不了这里，且该条件不只取决于计数器",
     )
     return LeftOut(what.en, what.zh, why.en, why.zh)
+
+
+def affordable(processor: float, clock: float) -> int:
+    """How often something more is done that costs so many seconds of the processor, and by the clock, each time."""
+    by_processor, by_clock = _SECONDS_WHERE_CHEAP / max(processor, 1e-3), _CLOCK_WHERE_CHEAP / max(clock, 1e-3)
+    return min(_STEPS_WHERE_CHEAP, int(by_processor), int(by_clock))
 
 
 class RehearsalComplete(BaseException):
@@ -133,6 +140,10 @@ class Lifecycle:
         self.left_on_cpu: list[TensorPlace] = []
         self.on_batch: Callable[[Any], None] | None = None
         """Told of each batch that the program reads."""
+        self.to_the_end = False
+        """Whether data is read to its own end where that costs little, as a rehearsal does."""
+        self.reading: Callable[[], bool] | None = None
+        """Whether the training data that the program reads goes on for all that is left of it."""
         self.on_loader: Callable[[Any], None] | None = None
         """Told of each data loader that the program begins to read for training."""
         self.ask_left: Callable[[int], list[int] | None] | None = None
@@ -157,12 +168,20 @@ class Lifecycle:
         self._enough_at: tuple[float, float] | None = None
         """When the steps asked for had been made, in processor time and by the clock: a step may sleep."""
         self._went_on_cheaply = False
+        self._first_step: tuple[float, float, int] | None = None
+        """When the first step, which costs more than others, had been made, as above; the batches that were read."""
+        self._all_read: bool | None = None
+        """Whether all ranks read data whose end a rehearsal may bring forward (True), or none does (False)."""
         self._later_passes = 0
         self._gave_nothing = False
         """Whether a pass over the data was given no batch."""
         self.empty_pass = False
         """Whether the program's own data came to no batch, before any step."""
         self._after_save = False
+        self.goes_on_after_save = False
+        """Whether training is to go on after its save, which the rehearsal waits for."""
+        self.goes_on_with_data = False
+        """Whether data goes on meanwhile, where the program itself counts its steps."""
 
     @property
     def enough(self) -> bool:
@@ -236,11 +255,20 @@ class Lifecycle:
         if dist.is_available() and dist.is_initialized():
             self.world = max(self.world, dist.get_world_size())
         self.ledger.step = self.step
+        if self._first_step is None:
+            self._first_step = time.process_time(), time.monotonic(), self.ahead.batches
         if self.enough:
             if self._enough_at is None:
                 self._enough_at = time.process_time(), time.monotonic()
-            self._lead_on()
-        if self.step >= self.target + self.more_steps + _STEPS_TOO_MANY and not self._goes_on_cheaply():
+                self._all_read = self._ask_who_reads()
+            # What a loop comes to by itself must not be done twice: it is led where it won't go on.
+            if self._all_read is not False and not self.reads_on:
+                self._lead_on()
+        if (
+            self.step >= self.target + self.more_steps + _STEPS_TOO_MANY
+            and not self._goes_on_cheaply()
+            and not self._is_led_at_last()
+        ):
             place = self.ledger.place()
             what = _LATER_STEPS.format(place=place, steps=self.step)
             self.cut.setdefault(place, LeftOut(what.en, what.zh, _LATER.en, _LATER.zh))
@@ -252,14 +280,44 @@ class Lifecycle:
             return False
         self._went_on_cheaply = True
         processor, clock = self._enough_at
-        taken = max((time.process_time() - processor) / _STEPS_TOO_MANY, 1e-3)
-        waited = max((time.monotonic() - clock) / _STEPS_TOO_MANY, 1e-3)
-        more = min(_STEPS_WHERE_CHEAP, int(_SECONDS_WHERE_CHEAP / taken), int(_CLOCK_WHERE_CHEAP / waited))
+        more = affordable(
+            (time.process_time() - processor) / _STEPS_TOO_MANY, (time.monotonic() - clock) / _STEPS_TOO_MANY
+        )
         everywhere = self.ask_left(more) if self.ask_left is not None else [more]
         if not everywhere:  # a rank has ended, or waits elsewhere
             return False
         self.more_steps += min(everywhere)
         return min(everywhere) > 0
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether the data that every rank reads is read on, beyond the steps asked for, and some of it is left."""
+        return bool(self._all_read) and self.reading is not None and self.reading()
+
+    def batches_affordable(self) -> int:
+        """How many batches more cost little, by what those after the first step have cost; 0 while that isn't known."""
+        if self._first_step is None:
+            return 0
+        processor, clock, before = self._first_step
+        read = self.ahead.batches - before
+        if read <= 0:
+            return 0
+        return affordable((time.process_time() - processor) / read, (time.monotonic() - clock) / read)
+
+    def _ask_who_reads(self) -> bool | None:
+        if not self.to_the_end:
+            return None
+        reads = self.reading is not None or self.data_ended is not None
+        everywhere = self.ask_left(int(reads)) if self.ask_left is not None else [int(reads)]
+        return reads if everywhere and set(everywhere) == {int(reads)} else None
+
+    def _is_led_at_last(self) -> bool:
+        """Whether a loop over no loader, which goes on beyond what is run of it, is led to something now."""
+        if self._all_read is not False or self.data_ended is not None:
+            return False
+        before = len(self.loops.led)
+        self._lead_on()
+        return len(self.loops.led) > before
 
     def _lead_on(self) -> None:
         before = len(self.loops.led)

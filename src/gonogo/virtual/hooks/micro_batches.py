@@ -214,7 +214,7 @@ class MicroBatches:
         trace = ValueTrace(reals)
         with trace:
             result = run()
-        counts = [(one, _grown(old, one.numbers())) for one, old in zip(tallies, counted, strict=True)]
+        counts = [(one, grown_numbers(old, one.numbers())) for one, old in zip(tallies, counted, strict=True)]
         keeps_count = 1 in dict(zip(map(id, tallies), (grown for _, grown in counts), strict=True))[id(own)].values()
         loss = _loss_of(result)
         keeps_count = keeps_count or self._of_modules() != of_modules
@@ -242,7 +242,8 @@ class MicroBatches:
         self._life.cut["micro-batches"] = LeftOut(what.en, what.zh, _WHY.en, _WHY.zh)
 
 
-def _grown(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
+def grown_numbers(before: Mapping[Any, float], after: Mapping[Any, float]) -> dict[Any, float]:
+    """By how much numbers of a :class:`Tally` have changed, where they have."""
     return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
 
 

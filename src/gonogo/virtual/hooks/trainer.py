@@ -23,22 +23,28 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, micro_batches: Micro
     from transformers import TrainerCallback
 
     class StopWhenRehearsed(TrainerCallback):  # type: ignore[misc]
-        """Ends the training loop after its last rehearsed step."""
+        """Ends the training loop after its last rehearsed step, or after the data that is read on to its end."""
+
+        one_more = False
+        """Whether a batch is still to come: accelerate reads one ahead."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if _is_on(args, "eval_strategy", "evaluation_strategy"):
                 life.expect("evaluate")
             if _is_on(args, "save_strategy"):
                 life.expect("save")
+                life.goes_on_with_data = life.goes_on_after_save
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-            if life.enough:
-                control.should_training_stop = True
+            reads_on = life.enough and life.reads_on
+            if life.enough and not reads_on and not self.one_more:
+                control.should_training_stop = not life.goes_on_with_data or life.step > life.target
                 control.should_log = True
                 if _is_on(args, "eval_strategy", "evaluation_strategy"):
                     control.should_evaluate = True
                 if _is_on(args, "save_strategy"):
                     control.should_save = True
+            self.one_more = reads_on
             return control
 
     train = module.Trainer.train

@@ -316,6 +316,8 @@ class Batches:
         """How many batches are given for what the later ones show, once that was asked."""
         self._goes_on: bool | None = None
         """Whether the data goes on to its own end, once the ranks have been asked."""
+        self._asked_for_all = False
+        """Whether the ranks have been asked whether all of it is read."""
         self._bytes = 0
         """Of the last batch."""
         self._growth = EvaluationGrowth(life)
@@ -337,7 +339,13 @@ class Batches:
                 self._cut_short()
                 raise self._end()
             self._growth.note()
-        elif life.enough and not life.leads_on and not self._has_to_go_on() and not self._reads_on():
+        elif (
+            life.enough
+            and not life.goes_on_with_data
+            and not life.leads_on
+            and not self._has_to_go_on()
+            and not self._reads_on()
+        ):
             anew = isinstance(sys.exc_info()[1], StopIteration)
             if self._given or not life.goes_round(anew=anew):
                 raise self._end()
@@ -355,6 +363,7 @@ class Batches:
         self._bytes = bytes_of(batch)
         given = virtual_batch(batch, self._mode)
         if not evaluating:
+            life.reading = self._reads_all
             life.seen.batch(given)
             life.ahead.read()
         if life.on_batch is not None:
@@ -418,6 +427,21 @@ class Batches:
             more = more if everywhere is not None and set(everywhere) == {more} else 0
             self._until = self._given + more
             life.more_steps += more
+        return self._until is not None and self._given < self._until
+
+    def _reads_all(self) -> bool:
+        """Whether all that is left of the data is read, since it costs little on each rank, and some of it still is."""
+        life = self._life
+        if life.to_the_end and not self._asked_for_all:
+            self._asked_for_all = True
+            left = self._batches_left(1) if getattr(self._iterator, "_dataset_kind", None) == 0 else 0
+            can = 0 if life.ahead.is_made else life.batches_affordable()
+            limits = life.ask_left(can) if life.ask_left is not None else [can]
+            more = left if limits and left <= min(limits) else 0
+            everywhere = life.ask_left(more) if life.ask_left is not None else [more]
+            if more and everywhere and set(everywhere) == {more}:
+                self._until = self._given + more
+                life.more_steps += more
         return self._until is not None and self._given < self._until
 
     def _say_how_far(self, count: int) -> None:

@@ -24,7 +24,7 @@ from importlib.util import source_from_cache
 from types import FrameType, TracebackType
 from typing import Any, Literal, NamedTuple
 
-from gonogo.evidence.rehearsal.record import Absent, Frame, Phase
+from gonogo.evidence.rehearsal.record import FailedLookup, Frame, Phase
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import FOR_MODULES
 from gonogo.virtual.stack import OURS, is_of_python, owner_of
@@ -35,6 +35,7 @@ _MAX_DEPTH = 150
 _MAX_RECORDED = 200
 _stat = posix.stat
 _READING = {"open": 0, "os.scandir": 0, "os.listdir": 0, "os.chdir": 0, "sqlite3.connect": 0}
+_IN_MEMORY = re.compile(r"^file:(?::memory:|.*[?&]mode=memory(?:&|$))")
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh"})
 _PROGRAM = re.compile(r"[\w./+-]+")
 _BUILT_IN = frozenset(
@@ -179,6 +180,8 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
         return
     with contextlib.suppress(TypeError, ValueError):
         text = os.fsdecode("." if path is None else path)
+        if event == "sqlite3.connect" and (text in ("", ":memory:") or _IN_MEMORY.search(text)):
+            return  # a database of the process's own
         if text.startswith("file:"):
             text = text[5:].partition("?")[0]
         _CURRENT[-1].look(text.removesuffix(FOR_MODULES))
@@ -300,7 +303,7 @@ def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, int], ...]
     return (asked, tuple(stack)) if asked is not None else None
 
 
-def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]) -> list[Absent]:
+def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]) -> list[FailedLookup]:
     """What was asked for in vain in a function that ran when it failed, or by the user's own code; the last first.
 
     What is there by now was only made later. ``handed``: paths that what failed was given.
@@ -309,7 +312,7 @@ def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]
     lines = {id(frame): (number, line) for number, (frame, line) in enumerate(failing)}
     frames = [_frame(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in failing]
     raising = next((frame for frame in reversed(frames) if frame is not None and not is_of_python(frame.path)), None)
-    found: list[Absent] = []
+    found: list[FailedLookup] = []
     for one in asked.latest_first():
         if one.kind == "file" and _is_there(one.name):
             continue
@@ -326,7 +329,7 @@ def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]
                 break
         if one.asked.owner == "user" or (shared is not None and shared.owner != "user") or one.kind == "folder":
             found.append(
-                Absent(
+                FailedLookup(
                     one.kind,
                     one.name,
                     one.asked,
@@ -343,7 +346,7 @@ def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]
     phase, step = asked.moment()
     for path in handed:
         if user is not None and path not in told:
-            found.insert(0, Absent("file", path, user, user, user.line, True, phase, step, False, True))
+            found.insert(0, FailedLookup("file", path, user, user, user.line, True, phase, step, False, True))
     return found[:_MAX_RECORDED]
 
 

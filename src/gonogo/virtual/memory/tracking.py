@@ -60,7 +60,10 @@ class Holding:
 class Cell:
     """One storage. Lives as long as a tensor that uses it, and gives its bytes back when it goes."""
 
-    __slots__ = ("address", "at_peak", "born", "freed_by", "holding", "nbytes", "nonnegative", "pinned", "values")
+    __slots__ = (
+        "address", "at_peak", "born", "chosen", "freed_by", "holding", "nbytes", "nonnegative", "origins", "pinned",
+        "values",
+    )  # fmt: skip
 
     def __init__(self, device_record: DeviceRecord, nbytes: int, category: int, owner: Owner) -> None:
         self.freed_by = device_record
@@ -75,12 +78,16 @@ class Cell:
         """The real bytes where they are known (see ``values.py``), else None."""
         self.nonnegative = False
         """Whether unknown values are known not to be negative (see ``signs.py``)."""
+        self.origins: list[tuple[int, int, tuple[str, ...]]] | None = None
+        """Where its bytes come from (see ``origins.py``), where that is followed."""
+        self.chosen = False
+        """Whether known values come of choices among unknown scores, which may be others on the accelerator."""
         self.address = device_record.take(self)
 
     def resize(self, nbytes: int) -> None:
         """The storage was given another size: one allocation goes, another comes, of unknown values."""
         self.freed_by.give_back(self)
-        self.nbytes, self.values, self.pinned = nbytes, None, False
+        self.nbytes, self.values, self.pinned, self.origins = nbytes, None, False, None
         self.address = self.freed_by.take(self)
 
     def __del__(self) -> None:

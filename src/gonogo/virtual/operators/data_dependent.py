@@ -13,7 +13,7 @@ from gonogo.virtual import private
 from gonogo.virtual.dispatch.placement import common_device
 from gonogo.virtual.mode import HANDLERS, Handler, VirtualMode
 from gonogo.virtual.tensor import Spec, VirtualTensor
-from gonogo.virtual.values import contents, real
+from gonogo.virtual.values import contents, propagation, real
 from gonogo.virtual.values.assumptions import FINITE
 
 aten = torch.ops.aten
@@ -58,6 +58,8 @@ def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args)
     known = contents.read(tensor)
     if known is not None:
+        if tensor.cell.chosen:
+            mode.ledger.assume(contents.CHOSEN_NUMBER)
         return known.item()
     if tensor.dtype == torch.bool:
         return mode.ledger.branch(Text("a condition on unknown values", "对未知值的条件判断"))
@@ -186,7 +188,9 @@ def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
         if written is not None:
             known = torch.frombuffer(array("q", written), dtype=torch.int64)
             contents.give(indices, known.reshape(indices.shape).to(indices.dtype))
+            propagation.carry_choice(indices)
             return out
+    propagation.carry_choice(indices)
     mode.ledger.assume(Text("choices among unknown scores are evenly spread", "对未知分数的选择均匀分布"))
     if func in (aten.argmax.default, aten.argmin.default) and (len(args) < 2 or args[1] is None):
         contents.give(indices, real.zeros(indices.shape, dtype=indices.dtype))

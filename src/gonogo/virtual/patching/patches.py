@@ -57,7 +57,7 @@ class Patches:
         replacements = list(replacements)
         by_identity = {id(original): replacement for original, replacement in replacements}
         spared = {id(module) for module in but}
-        for path, module in list(sys.modules.items()):
+        for path, module in list(sys.modules.copy().items()):  # collecting garbage may import
             if not isinstance(module, ModuleType) or id(module) in spared or path.partition(".")[0] == "gonogo":
                 continue
             there = list(vars(module).items())  # of 150 000 attributes; threads may import meanwhile

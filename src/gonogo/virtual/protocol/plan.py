@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.evidence.environment.hardware import Accelerator
+from gonogo.evidence.rehearsal.lives import LifePart
 from gonogo.evidence.rehearsal.record import Confined
 
 SPAWN = "torch.multiprocessing.spawn"
@@ -60,12 +61,16 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Count what it computes and moves: slower."""
     every: bool = False
     """Run each micro-batch, those too that would only repeat the one before."""
+    to_the_end: bool = False
+    """Read the data on to its own end, where that costs little."""
     only_looks: bool = False
     """Only look at what batches each rank will read, and end with the first of its own."""
     prepared: str = ""
     """The folder of what gonogo prepare has made; empty where there is none."""
     trace: str = ""
     """Where what it does is written event by event (:class:`RankTrace`); empty: it is not followed."""
+    life: LifePart = ""
+    """Which of a run's two lives it is, where they are rehearsed."""
     exchange: ExchangeAddress | None = None
     """None where one rank is rehearsed alone."""
     confinement: Confined = "namespaces"

@@ -31,12 +31,14 @@ from gonogo.virtual.collectives import c10d_operators, sharded_tensors
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, line_of_worker
 from gonogo.virtual.failure import AutogradOrigin, exited_for, failure_of, in_chain, is_from_autograd, note_failed_call
 from gonogo.virtual.hooks import data_parallel, engine, fsdp, megatron, memory_ownership, trainer, training
+from gonogo.virtual.hooks.decoding import Decoding
 from gonogo.virtual.hooks.engine import defer_compile_passes
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.micro_batches import CounterTally, MicroBatches, NumbersTally, Tally
 from gonogo.virtual.hooks.training_facts import as_run
 from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
+from gonogo.virtual.life.life_recorder import LifeRecorder, followed_parts
 from gonogo.virtual.lookups import failed_lookups as asked_in_vain
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
@@ -64,7 +66,7 @@ from gonogo.virtual.rollout import install as rollout
 from gonogo.virtual.sandbox import prepared, spawned
 from gonogo.virtual.stack import frames_of_call, frames_of_traceback, place_now, place_text
 from gonogo.virtual.tensor import CPU, VirtualTensor
-from gonogo.virtual.tracing.parts import PLAIN, traced_components
+from gonogo.virtual.tracing.parts import PLAIN, Parts, traced_components
 from gonogo.virtual.tracing.recorder import Recorder
 from gonogo.virtual.unsupported import UnsupportedOperator
 from gonogo.virtual.values import batches, data_shapes
@@ -92,10 +94,12 @@ class Session:
         self.memory = MemoryRecord(self._device_record)
         self.ledger = Ledger(os.path.dirname(torch.__file__))
         self.recorder = Recorder(plan.rank) if plan.trace else None
-        parts = self._parts = traced_components(self.recorder) if self.recorder is not None else PLAIN
+        self.of_life = LifeRecorder(plan.life) if plan.life else None
+        parts = self._parts = self._parts_of_plan()
         self.mode = parts.mode(self.memory, self.ledger)
         self.modules = parts.modules(self.memory)
         self.life = parts.life(plan.steps, self.memory, self.ledger)
+        self.life.to_the_end = plan.to_the_end
         self.peers = Peers(plan.rank, plan.exchange, line_of_worker()) if plan.exchange is not None else None
         """The ranks that are rehearsed with this one, or None."""
         self.collectives = c10d_operators.CollectiveRecord(self.peers)
@@ -121,6 +125,11 @@ class Session:
         self._why: dict[str, Any] = {}
         self._undo: list[Callable[[], None]] = []
         self._ray: ray.Installed | None = None
+
+    def _parts_of_plan(self) -> Parts:
+        if self.of_life is not None:
+            return followed_parts(self.of_life)
+        return traced_components(self.recorder) if self.recorder is not None else PLAIN
 
     def _device_record(self, name: str) -> DeviceRecord:
         accelerator = self.plan.accelerator
@@ -187,6 +196,7 @@ class Session:
         undo.append(fsdp.install(self.mode))
         undo.append(data_parallel.install(self.plan.accelerator.device_type))
         undo.append(trainer.install(self.life, self._micro_batches()))
+        undo.append(Decoding(self.life, self.memory, self._tallies, self._runs_every).install())
         undo.append(megatron.install(self.life))
         self.life.ahead.is_made = prepared.has_rows(self.plan.prepared)
         undo.append(defer_compile_passes())
@@ -197,6 +207,8 @@ class Session:
         self.mode.on_failure = functools.partial(note_failed_call, self.modules)
         if self.peers is not None:
             self.meet(self.peers)
+        if self.of_life is not None:
+            undo.append(self.of_life.install(self.mode, self.life, self.modules))
         if self.plan.only_looks:
             self.life.on_loader = self._look_at_data
         torch.manual_seed(0)
@@ -282,11 +294,12 @@ class Session:
             record.parameter_names = self.modules.numbered_parameters()
         return record
 
-    def _micro_batches(self) -> MicroBatches:
-        """Which micro-batches are run: all of a rank that is followed event by event."""
+    def _runs_every(self) -> bool:
+        """Whether what repeats is run as well: of a rank that is followed event by event all is."""
+        return self.plan.every or self.recorder is not None
 
-        def every() -> bool:
-            return self.plan.every or self.recorder is not None
+    def _micro_batches(self) -> MicroBatches:
+        """Which micro-batches are run."""
 
         def agree(repeats: bool) -> bool:
             if self.peers is None:
@@ -294,7 +307,7 @@ class Session:
             answers = self.peers.ask(_REPEATS, b"%d" % repeats)
             return answers is not None and set(answers) == {b"1"}
 
-        return MicroBatches(self.life, self.memory, self._tallies, every, agree)
+        return MicroBatches(self.life, self.memory, self._tallies, self._runs_every, agree)
 
     def _tallies(self) -> list[Tally]:
         """What is counted of the program."""
@@ -399,6 +412,7 @@ class Session:
             advanced_loops=self.life.loops.led,
             left_out=self.life.left_out(),
             confinement=self.plan.confinement,
+            life=self.of_life.ended(outcome) if self.of_life is not None else None,
             **self._why,
             rss_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024),
         )

@@ -25,8 +25,8 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.sandbox import questions
 
 _MODEL = Text(
-    "the model {name} is as gonogo prepare made it: the published configuration, a tokenizer of the same size that was "
-    "trained on nothing",
+    "the model {name} is a stand-in from gonogo prepare: the published configuration, and an untrained tokenizer of "
+    "the same size",
     "模型 {name} 由 gonogo prepare 生成：配置与公开的一致，分词器大小相同但未经训练",
 )
 _DATASET = Text(

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import real
@@ -37,6 +38,9 @@ class Uniform:
 
     def __init__(self, scalar: torch.Tensor) -> None:
         self.scalar = scalar
+
+
+CHOSEN_NUMBER = Text("an unknown number: of a choice among unknown scores", "一个未知的数：来自对未知分数的选择")
 
 
 def limit_of(device: torch.device) -> int:

@@ -10,6 +10,15 @@ from gonogo.virtual.dispatch.schema import Operator
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, signs
 from gonogo.virtual.values.assumptions import FINITE, Ledger
+from gonogo.virtual.values.value_trace import ValueTrace
+
+aten = torch.ops.aten
+_ABSORBING = {
+    aten.bitwise_and.Tensor: False, aten.bitwise_and_.Tensor: False, aten.logical_and.default: False,
+    aten.logical_and_.default: False, aten.bitwise_or.Tensor: True, aten.bitwise_or_.Tensor: True,
+    aten.logical_or.default: True, aten.logical_or_.default: True,
+}  # fmt: skip
+"""The truth value that decides alone, by operator."""
 
 
 def carry(ledger: Ledger, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any) -> None:
@@ -20,6 +29,9 @@ def carry(ledger: Ledger, operator: Operator, args: Any, kwargs: Any, tensors: l
     else:
         if tensors or operator.known_factory or operator.of_numbers:
             _carry_known(operator, args, kwargs, tensors, out)
+            if any(tensor.cell.chosen for tensor in tensors):
+                carry_choice(out)
+                carry_choice(_written_tensors(operator, args, kwargs))
         return
     if operator.write_names:
         _forget_written(operator, args, kwargs)
@@ -33,9 +45,43 @@ def carry(ledger: Ledger, operator: Operator, args: Any, kwargs: Any, tensors: l
             test = signs.test(operator.func, args)
         if test is not None:
             contents.give_number(out, test)
+    if operator.func in _ABSORBING:
+        _carry_absorbed(operator, tensors, out)
     is_small = out.__class__ is not VirtualTensor or out.cell.nbytes <= signs.SMALL
     if is_small and tensors and tensors[0].numel():
         signs.note(operator.name, args, tensors, out)
+
+
+def carry_choice(out: Any) -> None:
+    """Values that were computed from choices among unknown scores may be others on the accelerator, too."""
+    for tensor in out if isinstance(out, list | tuple) else (out,):
+        if isinstance(tensor, VirtualTensor):
+            tensor.cell.chosen = True
+
+
+def _carry_absorbed(operator: Operator, tensors: list[VirtualTensor], out: Any) -> None:
+    """Unknown truth values and False are False, or True is True: a loop ends at its last token whatever was written."""
+    if out.dtype is not torch.bool or out.numel() != out.cell.nbytes:  # a part of a storage was written
+        return
+    absorbs = _ABSORBING[operator.func]
+    asks = _all_true if absorbs else _all_false
+    for tensor in tensors:
+        known = contents.look(tensor) if tensor.dtype is torch.bool else None
+        if known is None:
+            continue
+        if ValueTrace.now is not None:
+            ValueTrace.now.tested(known, asks)
+        if asks(known):
+            contents.give_number(out, absorbs)
+            return
+
+
+def _all_true(values: torch.Tensor) -> bool:
+    return bool(values.all())
+
+
+def _all_false(values: torch.Tensor) -> bool:
+    return not values.any()
 
 
 def _carry_known(operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], out: Any) -> None:

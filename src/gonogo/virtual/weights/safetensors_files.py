@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 
 from gonogo.virtual import private
+from gonogo.virtual.origins import was_read
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.values import real
 from gonogo.virtual.weights.stored import VALUES_LIMIT, nbytes_of, with_values, without_values
@@ -20,6 +21,8 @@ from gonogo.virtual.weights.stored import VALUES_LIMIT, nbytes_of, with_values, 
 UNREAD = "gonogo.unread"
 """Key of a header's metadata: a JSON list of the tensors without values, or ``"all"``."""
 
+ORIGINS = "gonogo.origins"
+"""Key of a header's metadata: what each tensor holds (see ``origins.py``)."""
 _DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32",
     "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "U64": "uint64", "U32": "uint32", "U16": "uint16",
@@ -66,7 +69,9 @@ class SafeOpen:
         self._path = filename
         how = ("np",) if self._torch else (framework, device)
         self._file = self.original(filename, *how, **({} if self._torch else kwargs))
-        unread = (self._file.metadata() or {}).get(UNREAD)
+        own = self._file.metadata() or {}
+        unread = own.get(UNREAD)
+        self._origins: dict[str, str] = json.loads(own.get(ORIGINS, "{}"))
         self._unread = None if unread == "all" else frozenset(json.loads(unread)) if unread else frozenset()
         self._offsets: dict[str, Any] = {}
         self.opened.append(filename)
@@ -89,7 +94,7 @@ class SafeOpen:
     def metadata(self) -> dict[str, str] | None:
         """The header's metadata, without our own."""
         metadata = self._file.metadata()
-        return metadata and {key: value for key, value in metadata.items() if key != UNREAD}
+        return metadata and {key: value for key, value in metadata.items() if key not in (UNREAD, ORIGINS)}
 
     def get_slice(self, name: str) -> Any:
         """As safetensors."""
@@ -115,6 +120,11 @@ class SafeOpen:
 
     def part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         """A tensor, or the part of it that ``index`` says."""
+        tensor = self._part(name, original, index)
+        was_read(tensor, self._origins.get(name), str(self._path), name)
+        return tensor
+
+    def _part(self, name: str, original: Any, index: Any) -> torch.Tensor:
         shape, dtype = original.get_shape(), _dtype(original.get_dtype())
         if dtype is getattr(torch, "float4_e2m1fn_x2", None):  # two numbers a byte
             shape = [*shape[:-1], shape[-1] // 2]

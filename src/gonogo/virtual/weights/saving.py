@@ -21,10 +21,11 @@ import torch
 
 from gonogo.virtual import private
 from gonogo.virtual.memory.tracking import Cell
+from gonogo.virtual.origins import Described, Origins, in_location, pieces_in, pieces_of
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.reentrancy import InternalWork
-from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.tensor import VirtualTensor, local_tensors
 from gonogo.virtual.values import contents
 from gonogo.virtual.weights import private_serialization
 from gonogo.virtual.weights.saving_safetensors import replace_writers
@@ -60,6 +61,8 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
         """As ``torch.save``; tensors without values take no room."""
         private_serialization.check_save_arguments(f, pickle_module)
         stored = _Storages(_SENT_LIMIT if isinstance(f, io.BytesIO) else _VALUES_LIMIT)
+        if Origins.followed:
+            _name_tensors(obj, "", stored.names)
         data = _pickle_object(obj, stored, pickle_module, pickle_protocol)
         records = [
             Record("data.pkl", len(data), data),
@@ -72,11 +75,13 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             with open(path, "wb") as file:
                 length = write_archive(file, PurePath(os.fsdecode(path)).stem or "archive", records, holes=True)
             wrote(str(path), length, stored.tensors)
+            stored.tell(os.fsdecode(path))
         else:
             length = write_archive(f, "archive", records, holes=False)
             if hasattr(f, "flush"):
                 f.flush()
             wrote(str(getattr(f, "name", "a stream")), length, stored.tensors)
+            stored.tell(name if isinstance(name := getattr(f, "name", None), str) else "")
 
     patches.set(torch, "save", save)
     patches.everywhere([(original, save)], but=[torch])
@@ -102,6 +107,9 @@ class _Storages:
         self._by_identity: dict[int, tuple[int, Any]] = {}
         self._limit = limit
         self.tensors = 0
+        self.names: dict[int, str] = {}
+        """Of virtual storages: the first tensor's place in the object, where origins are followed."""
+        self._described: list[Described] = []
 
     def _key(self, owner: Any, identity: int) -> str:
         known = self._by_identity.setdefault(identity, (len(self._by_identity), owner))
@@ -115,6 +123,10 @@ class _Storages:
         itemsize = dtype.itemsize if kind is not None else 1
         location = str(tensor.device) if _content(cell, self._limit) is not None else f"{UNREAD_AT}{tensor.device}"
         key = self._key(cell, id(cell))
+        if Origins.followed:
+            location = self._with_origin(location, cell)
+            described = self.names.get(id(cell), ""), tuple(tensor.shape), str(dtype), pieces_in(tensor)
+            self._described.append(described)
         return _Stub(("storage", kind or torch.UntypedStorage, key, location, cell.nbytes // itemsize))
 
     def of_real(self, storage: Any) -> tuple[Any, ...]:
@@ -129,9 +141,18 @@ class _Storages:
         cell, device = getattr(untyped, "virtual", (None, None))
         if cell is not None:  # a virtual tensor's own storage
             where = str(device) if _content(cell, self._limit) is not None else f"{UNREAD_AT}{device}"
+            where = self._with_origin(where, cell) if Origins.followed else where
             return ("storage", kind, self._key(cell, id(cell)), where, count)
         location = "cpu" if untyped.device.type == "cpu" else f"{UNREAD_AT}cpu"
         return ("storage", kind, self._key(untyped, untyped._cdata), location, count)
+
+    def _with_origin(self, location: str, cell: Cell) -> str:
+        return in_location(location, self.names.get(id(cell), ""), pieces_of(cell, 0, cell.nbytes))
+
+    def tell(self, file: str) -> None:
+        """Tell whoever follows origins what was saved to the file."""
+        if Origins.followed and not InternalWork.now:
+            Origins.on_saved(file, self._described)
 
     def records(self) -> list[Record]:
         """The records of all storages, holes for those without values."""
@@ -143,6 +164,17 @@ class _Storages:
                 without_values((nbytes,), torch.uint8, "cpu", mapped=False)
             found.append(Record(f"data/{number}", nbytes, data))
         return found
+
+
+def _name_tensors(value: Any, name: str, names: dict[int, str]) -> None:
+    """Where in an object of dictionaries and lists each tensor lies, by its storage."""
+    for tensor in local_tensors(value):
+        names.setdefault(id(tensor.cell), name)
+    items: Any = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    )
+    for key, item in items:
+        _name_tensors(item, f"{name}.{key}" if name else str(key), names)
 
 
 def _content(cell: Cell, limit: int) -> bytes | None:

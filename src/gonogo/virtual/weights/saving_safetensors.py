@@ -17,10 +17,12 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual import private
+from gonogo.virtual.origins import Described, Origins, as_json, pieces_in
 from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.reentrancy import InternalWork
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.unsupported import UnsupportedOperator
-from gonogo.virtual.weights.safetensors_files import DTYPE_NAMES, UNREAD
+from gonogo.virtual.weights.safetensors_files import DTYPE_NAMES, ORIGINS, UNREAD
 from gonogo.virtual.weights.stored import VALUES_LIMIT, without_values
 
 _IN_MEMORY_LIMIT = 256 << 20
@@ -109,7 +111,8 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
 
     def serialize_file(tensor_dict: dict[str, Any], filename: Any, metadata: dict[str, str] | None = None) -> None:
         tensors = _laid_out(tensor_dict)
-        header = _header(tensors, metadata)
+        described = _described(tensor_dict) if Origins.followed else []
+        header = _header(tensors, _with_origins(metadata, described))
         with open(filename, "wb") as file:
             file.write(header)
             for _, _, _, start, _, content in tensors:
@@ -119,10 +122,12 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
             length = len(header) + (tensors[-1][4] if tensors else 0)
             file.truncate(length)
         on_write(str(filename), length, len(tensors))
+        if Origins.followed and not InternalWork.now:
+            Origins.on_saved(str(filename), described)
 
     def serialize(tensor_dict: dict[str, Any], metadata: dict[str, str] | None = None) -> bytes:
         tensors = _laid_out(tensor_dict)
-        header = _header(tensors, metadata)
+        header = _header(tensors, _with_origins(metadata, _described(tensor_dict) if Origins.followed else []))
         length = tensors[-1][4] if tensors else 0
         if length > _IN_MEMORY_LIMIT:
             raise UnsupportedOperator(
@@ -141,6 +146,24 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
 
 _Laid = tuple[str, str, list[int], int, int, "bytes | None"]
 """Name, safetensors' dtype, shape, begin, end, and the bytes where they are known."""
+
+
+def _described(tensor_dict: dict[str, Any]) -> list[Described]:
+    """What each tensor holds, where origins are followed."""
+    found: list[Described] = []
+    for name, spec in tensor_dict.items():
+        data = spec.data_ptr if isinstance(spec, _Spec) else spec["data"]
+        tensor = data.tensor if isinstance(data, _Content) else None
+        if isinstance(tensor, VirtualTensor):
+            found.append((name, tuple(tensor.shape), str(tensor.dtype), pieces_in(tensor)))
+    return found
+
+
+def _with_origins(metadata: dict[str, str] | None, described: list[Described]) -> dict[str, str] | None:
+    if not described:
+        return metadata
+    told = {name: as_json(name, pieces) for name, _, _, pieces in described}
+    return {**(metadata or {}), ORIGINS: json.dumps(told)}
 
 
 def _laid_out(tensor_dict: dict[str, Any]) -> list[_Laid]:

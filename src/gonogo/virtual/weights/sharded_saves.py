@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +22,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 _MODULE = "torch.distributed.checkpoint._state_dict_stager"
+_IN_A_THREAD = "torch.distributed.checkpoint._async_thread_executor"
 
 
 def install(peers: Peers | None, world_size: int) -> Callable[[], None]:
@@ -112,11 +114,44 @@ def install_staging() -> Callable[[], None]:
     The copier walks into a tensor's attributes and storage, which of a virtual tensor are gonogo's. What it makes is
     the same here: a tensor in host memory, pinned where it pins them, with the program's attributes.
 
-    Have virtual tensors copied as tensors; returns the undo.
+    Then a thread saves, whose ranks gather each other's plans: what a rank hears of the others is its main thread's.
+    So the save is made where it was asked for; the ranks ask for it alike, and wait for it in their own time.
+
+    Have virtual tensors copied as tensors, and the save made in place; returns the undo.
     """
     patches = Patches()
     patches.on_undo(after_import(_MODULE, functools.partial(_stage, patches)))
+    patches.on_undo(after_import(_IN_A_THREAD, functools.partial(_save_in_place, patches)))
     return patches.undo
+
+
+class _InPlace(Executor):
+    """Runs what it is given at once."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """What the function returned, or raised, as a future that is done."""
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*args, **kwargs))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+def _save_in_place(patches: Patches, module: ModuleType) -> None:
+    owner: Any = getattr(module, "_ThreadBasedAsyncCheckpointExecutor", None)
+    if owner is None:
+        return
+    make = owner.__init__
+
+    @functools.wraps(make)
+    def made(executor: Any, *args: Any, **kwargs: Any) -> None:
+        make(executor, *args, **kwargs)
+        if isinstance(getattr(executor, "_executor", None), Executor):
+            executor._executor.shutdown(wait=False)
+            executor._executor = _InPlace()
+
+    patches.set(owner, "__init__", made)
 
 
 def _stage(patches: Patches, module: ModuleType) -> None:

@@ -20,6 +20,7 @@ import torch
 
 from gonogo.virtual import private
 from gonogo.virtual.generators import check_rng_state
+from gonogo.virtual.origins import from_location, was_read
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.weights import private_serialization
@@ -55,15 +56,18 @@ class _File:
 class _Loading:
     """One running ``torch.load``: where each storage belongs, and the tensor that stands for it."""
 
-    def __init__(self, map_location: Any, mapped: bool, file: _File | None) -> None:
+    def __init__(self, map_location: Any, mapped: bool, file: _File | None, path: str) -> None:
         self.map_location = map_location
+        self.path = path
         self.mapped = mapped
         self.file = file
         self.places: dict[int, tuple[Any, Any, bool]] = {}
         self.bases: dict[int, torch.Tensor] = {}
+        self.origins: dict[int, str | None] = {}
 
     def note(self, storage: Any, location: Any) -> Any:
         """What torch is given as ``map_location``: the storage stays; where it belongs is kept."""
+        location, self.origins[storage._cdata] = from_location(location)
         unread = location.startswith(UNREAD_AT)
         location = location.removeprefix(UNREAD_AT)
         self.places[storage._cdata] = (storage, self._device(storage, location), unread)
@@ -89,6 +93,7 @@ class _Loading:
         base = self.bases.get(untyped._cdata)
         if base is None:
             base = self.bases[untyped._cdata] = self._whole(untyped, device, dtype, unread)
+            was_read(base, self.origins.get(untyped._cdata), self.path)
         if base.device.type == "meta":
             with private.modes_off():
                 return torch.empty_strided(size, stride, dtype=dtype, device="meta")
@@ -157,7 +162,8 @@ def install(patches: Patches, on_open: Callable[[str], None]) -> None:
         with _source(f, path) as (source, is_archive):
             mapped = bool(mmap)
             use_map = True if is_archive and isinstance(source, str) else mmap
-            loading = _Loading(map_location, mapped, _File(source) if is_archive and isinstance(source, str) else None)
+            file = _File(source) if is_archive and isinstance(source, str) else None
+            loading = _Loading(map_location, mapped, file, os.fsdecode(path) if path is not None else "")
             before = getattr(_current, "loading", None)
             _current.loading = loading
             try:

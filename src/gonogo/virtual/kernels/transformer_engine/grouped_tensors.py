@@ -74,7 +74,7 @@ class GroupedTensors(CompiledFunctions):
     ) -> Any:
         """Into ``D``: a grouped tensor, or a list of matrices."""
         for operand in (A, B):
-            self._takes_group(operand)
+            self._check_operand(operand)
         for tensor in _memory_of(D):
             self._written(tensor)
         return D
@@ -82,7 +82,7 @@ class GroupedTensors(CompiledFunctions):
     te_general_grouped_gemm_for_discrete_in = te_general_grouped_gemm_for_grouped_tensor
     te_general_grouped_gemm_for_discrete_out = te_general_grouped_gemm_for_grouped_tensor
 
-    def _takes_group(self, group: Any) -> None:
+    def _check_operand(self, group: Any) -> None:
         quantizer = getattr(group, "quantizer", None)
         members = _memory_of(group)
         if quantizer is not None:

@@ -1,0 +1,212 @@
+"""Both lives of a run compared: each state that was saved, and where it is when training goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from gonogo.evidence.rehearsal.lives import HeldState, RankLife, StateMoment, StateOrigin
+from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
+from gonogo.finding.lives.life_report import (
+    CounterRow,
+    CounterStatus,
+    DataStatus,
+    LifeReport,
+    RandomRow,
+    RandomStatus,
+    StateRow,
+    StateStatus,
+)
+
+Identity = tuple[str, str, str]
+_WHOLE, _MOST = 0.999, 0.5
+"""A flat partition is padded, and what pads it comes from no file."""
+_GENERATORS = ("python", "numpy", "torch", "accelerator")
+_WORST: tuple[StateStatus, ...] = (
+    "not-written", "not-read", "other-state", "partly", "drawn-anew", "other-dtype", "unknown", "unchanged", "restored"
+)  # fmt: skip
+
+
+def life_report(record: RehearsalRecord) -> LifeReport | None:
+    """The comparison; None where the record is not of a second life that came to train, or to its end."""
+    first = record.first_life
+    if first is None:
+        return None
+    before = [rank for rank in first.ranks if rank.life is not None]
+    after = [rank for rank in record.ranks if rank.life is not None and rank.life.at_start is not None]
+    saved = _saved_moment(before)
+    if saved is None or not after:
+        return None
+    starts = [rank.life.at_start for rank in after if rank.life is not None and rank.life.at_start is not None]
+    lives = [rank.life for rank in before if rank.life is not None]
+    return LifeReport(
+        world_before=first.world_size,
+        world_after=record.world_size,
+        resumed_with=tuple(record.command),
+        steps_before_save=saved.step,
+        trains_on=all(start.trains_on for start in starts),
+        states=tuple(_states(before, after)),
+        counters=tuple(_counters(saved, starts[0])),
+        random=tuple(_random(lives, [rank.life for rank in after if rank.life is not None])),
+        data=_data(before, after, first.world_size == record.world_size),
+        files=tuple(dict.fromkeys(file for life in lives for file in life.files)),
+        bytes_written=max((rank.saved_bytes for rank in first.ranks), default=0),
+    )
+
+
+def _saved_moment(ranks: Sequence[RankRecord]) -> StateMoment | None:
+    return next((r.life.at_save for r in ranks if r.life is not None and r.life.at_save is not None), None)
+
+
+def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterator[StateRow]:
+    """A row for each state that the first life had when it saved, the worst of what the ranks of the second have."""
+    had: dict[Identity, HeldState] = {}
+    written: dict[Identity, dict[str, None]] = {}
+    for rank in before:
+        life = rank.life
+        if life is None:
+            continue
+        for state in life.at_save.held if life.at_save is not None else ():
+            had.setdefault(state.identity, state)
+    for tensor in (tensor for rank in before if rank.life is not None for tensor in rank.life.saved):
+        named = [] if tensor.holds else [one.identity for one in had.values() if _is_named(one, tensor.key)]
+        for identity in (*tensor.holds, *named):
+            written.setdefault(identity, {}).setdefault(tensor.file)
+    held_by = {
+        rank.rank: {state.identity: state for state in rank.life.at_start.held}
+        for rank in after
+        if rank.life is not None and rank.life.at_start is not None
+    }
+    by_weights = _stepped_as_copies(had)
+    for identity, state in had.items():
+        found: list[tuple[int, StateRow]] = []
+        for rank in after:
+            now = held_by[rank.rank].get(identity)
+            anywhere = any(identity in held for held in held_by.values())
+            if now is None and anywhere:
+                continue  # of a state that is divided, this rank has no part
+            found.append((rank.rank, _row(state, now, written, held_by, by_weights)))
+        worst = min(found, key=lambda pair: _WORST.index(pair[1].status))[1]
+        ranks = tuple(number for number, row in found if row.status == worst.status)
+        yield StateRow(
+            **{name: getattr(worst, name) for name in worst.__struct_fields__ if name != "ranks"}, ranks=ranks
+        )
+
+
+def _stepped_as_copies(had: dict[Identity, HeldState]) -> bool:
+    """Whether an optimizer steps copies of the weights, which give the parameters their contents."""
+    return any(kind == "optimizer" and slot == "weights" for kind, slot, _ in had)
+
+
+def _row(
+    state: HeldState,
+    now: HeldState | None,
+    written: dict[Identity, dict[str, None]],
+    held_by: dict[int, dict[Identity, HeldState]],
+    by_weights: bool,
+) -> StateRow:
+    files = tuple(written.get(state.identity, ()))
+    is_written = state.identity in written
+    if not is_written and state.kind == "parameter" and by_weights:
+        is_written = any(kind == "optimizer" and slot == "weights" for kind, slot, _ in written)
+
+    def row(status: StateStatus, share: float = 0.0, read: tuple[str, ...] = (), holds: str = "") -> StateRow:
+        return StateRow(
+            state.kind, state.name, state.slot, status, state.trained, files, read, round(share, 4),
+            now.dtype if now is not None else "", state.dtype, holds,
+        )  # fmt: skip
+
+    if now is None:
+        return row("not-read" if is_written else "not-written")
+    origins = [_named_by_key(state, origin) for origin in now.origins]
+    for origin in tuple(origins):  # what another rank sent is what that rank has
+        if origin.kind == "rank" and origin.name.isdigit():
+            theirs = held_by.get(int(origin.name), {}).get(state.identity)
+            if theirs is None:
+                return row("unknown")
+            origins = [*(one for one in origins if one is not origin), *theirs.origins]
+    own = [one for one in origins if _is_of(state, one.kind, one.slot, one.name)]
+    others = [one for one in origins if one.kind in ("parameter", "buffer", "optimizer") and one not in own]
+    share = min(1.0, sum(one.share for one in own))
+    read = tuple(dict.fromkeys(one.file for one in own if one.file))
+    flat = state.kind == "optimizer" and (" tensor " in state.name or state.name.startswith("partition"))
+    if share >= (_MOST if flat else _WHOLE):
+        narrower = state.kind == "optimizer" and now.dtype != state.dtype
+        return row("other-dtype" if narrower else "restored", share, read)
+    if others and not own:
+        names = ", ".join(dict.fromkeys(" ".join(filter(None, (one.slot, one.name))) for one in others[:3]))
+        return row("other-state", sum(one.share for one in others), holds=names)
+    if own:
+        return row("partly", share, read)
+    if not state.trained:
+        if not state.drawn or state.kind == "buffer":
+            return row("not-read" if is_written and state.kind == "buffer" and files else "unchanged")
+        return row("drawn-anew")
+    return row("not-read" if is_written else "not-written")
+
+
+def _named_by_key(state: HeldState, origin: StateOrigin) -> StateOrigin:
+    """Of a file's tensor that another rank had a part of, that part is known by its name in the file alone."""
+    if origin.kind != "rank" or not _is_named(state, origin.key):
+        return origin
+    return msgspec.structs.replace(origin, kind=state.kind, slot=state.slot, name=state.name)
+
+
+def _is_named(state: HeldState, key: str) -> bool:
+    words = f".{key}."
+    return f".{state.name}." in words and (not state.slot or f".{state.slot}." in words)
+
+
+def _is_of(state: HeldState, kind: str, slot: str, name: str) -> bool:
+    """Whether contents are the state's own. Copies that an optimizer steps and the weights are the same numbers."""
+    if (kind, slot, name) == state.identity:
+        return True
+    weights = (kind == "optimizer" and slot == "weights", state.kind == "optimizer" and state.slot == "weights")
+    if weights == (True, True):
+        return False
+    if state.kind == "parameter" and weights[0]:
+        return True
+    return weights[1] and kind == "parameter"
+
+
+def _counters(saved: StateMoment, start: StateMoment) -> Iterator[CounterRow]:
+    now = {(counter.kind, counter.name): counter.value for counter in start.counters}
+    for counter in saved.counters:
+        resumed = now.get((counter.kind, counter.name))
+        missing = (counter.kind, counter.name) not in now
+        status: CounterStatus = "restored"
+        if counter.value is None or (resumed is None and not missing):
+            status = "unknown"
+        elif missing:
+            status = "restarted" if counter.kind == "optimizer" and counter.value else "unknown"
+        elif resumed != counter.value:
+            status = "restarted" if resumed is not None and resumed < counter.value else "differs"
+        yield CounterRow(counter.kind, counter.name, counter.value, resumed, status)
+
+
+def _random(before: Sequence[RankLife], after: Sequence[RankLife]) -> Iterator[RandomRow]:
+    for generator in _GENERATORS:
+        got = {digest for life in before for digest in life.random_got.get(generator, ())}
+        was_set = {digest for life in after for digest in life.random_set.get(generator, ())}
+        status: RandomStatus = "restored" if got & was_set else "not-read" if got else "not-written"
+        yield RandomRow(generator, status)
+
+
+def _data(before: Sequence[RankRecord], after: Sequence[RankRecord], same_world: bool) -> DataStatus:
+    """Which batch the second life begins with, compared with that which came next in the first."""
+    lives = {rank.rank: rank.life for rank in before if rank.life is not None}
+    for rank in after:
+        old, new = lives.get(rank.rank), rank.life
+        if old is None or new is None or not new.batches or not same_world:
+            continue
+        came_next = old.batches[old.batches_before_save :]
+        seen = old.batches[: old.batches_before_save]
+        if not came_next or not seen or len(set(old.batches)) < len(old.batches):
+            continue
+        if new.batches[0] == came_next[0]:
+            return "goes-on"
+        if new.batches[0] == seen[0]:
+            return "from-the-start"
+        return "seen-again" if new.batches[0] in seen else "other"
+    return "unknown"

@@ -1,0 +1,1 @@
+"""What a report says of a run's life: the data model."""

@@ -1,0 +1,76 @@
+"""What a report says of a run's life: its state when it was saved and killed, and when it was resumed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+StateStatus = Literal[
+    "restored", "partly", "not-read", "not-written", "other-state", "other-dtype", "drawn-anew", "unchanged", "unknown"
+]
+"""``other-state``: it holds what was another's; ``unchanged``: not trained, and had again from where it first came."""
+CounterStatus = Literal["restored", "restarted", "differs", "unknown"]
+DataStatus = Literal["goes-on", "from-the-start", "seen-again", "other", "unknown"]
+RandomStatus = Literal["restored", "not-read", "not-written", "unknown"]
+
+
+class StateRow(msgspec.Struct, frozen=True):
+    """One parameter, buffer or optimizer tensor over both lives."""
+
+    kind: str
+    """``parameter``, ``buffer`` or ``optimizer``."""
+    name: str
+    slot: str
+    """Of an optimizer: ``exp_avg`` and the like; ``weights``: a copy of the weights that it steps."""
+    status: StateStatus
+    trained: bool
+    written_to: tuple[str, ...] = ()
+    """Files, as the first life named them; empty where no file has it, or the file is a stream without a name."""
+    read_from: tuple[str, ...] = ()
+    share: float = 1.0
+    """The share of it that comes from the checkpoint."""
+    dtype: str = ""
+    dtype_before: str = ""
+    """In the first life."""
+    holds: str = ""
+    """With ``other-state``: whose contents it has."""
+    ranks: tuple[int, ...] = ()
+
+
+class CounterRow(msgspec.Struct, frozen=True):
+    """An optimizer's number of steps, or a scheduler's position."""
+
+    kind: str
+    """``optimizer`` or ``scheduler``."""
+    name: str
+    saved: float | None
+    resumed: float | None
+    status: CounterStatus
+
+
+class RandomRow(msgspec.Struct, frozen=True):
+    """A generator of random numbers: ``python``, ``numpy``, ``torch`` (on the CPU) or ``accelerator``."""
+
+    generator: str
+    status: RandomStatus
+
+
+class LifeReport(msgspec.Struct, frozen=True):
+    """Both lives of a run."""
+
+    world_before: int
+    world_after: int
+    resumed_with: tuple[str, ...]
+    """The command of the second life."""
+    steps_before_save: int
+    trains_on: bool
+    """Whether the resumed program trained at all."""
+    states: tuple[StateRow, ...]
+    counters: tuple[CounterRow, ...]
+    random: tuple[RandomRow, ...]
+    data: DataStatus
+    files: tuple[str, ...]
+    """What the first life wrote."""
+    bytes_written: int
+    """What a real run would have written in its first life, on the rank that wrote most."""

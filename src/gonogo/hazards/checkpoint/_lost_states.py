@@ -1,0 +1,64 @@
+"""What the hazards of a resumed run have in common: the states that it lost, and how they are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gonogo.evidence.rehearsal.life_table import life_report
+from gonogo.finding.lives.life_report import LifeReport, StateRow
+from gonogo.hazards.rule import RehearsalRecord, Text
+
+_SHOWN = 3
+_READ = ("restored", "partly", "other-state", "other-dtype")
+_WHY = {
+    "not-written": Text("in no file of the checkpoint", "检查点的任何文件中都没有"),
+    "not-read": Text("saved, and not loaded", "已保存，但没有加载"),
+    "partly": Text("loaded in part", "只加载了一部分"),
+    "other-state": Text("holding what was saved of another", "装入的是另一个状态的内容"),
+    "other-dtype": Text("loaded in another dtype", "以另一种 dtype 加载"),
+    "drawn-anew": Text("initialized anew in each start, and not saved", "每次启动都重新初始化，且没有保存"),
+}
+
+
+def resumed(record: RehearsalRecord) -> LifeReport | None:
+    """Both lives, where the second has read something of what the first wrote, and trains on."""
+    life = life_report(record)
+    if life is None or not life.trains_on or not has_read(life):
+        return None
+    return life
+
+
+def has_read(life: LifeReport) -> bool:
+    """Whether any state of the second life comes from the files of the first."""
+    return any(row.status in _READ for row in life.states)
+
+
+def listed(rows: Sequence[StateRow]) -> Text:
+    """The rows by what became of them, each kind with a few names."""
+    kinds: dict[str, list[StateRow]] = {}
+    for row in rows:
+        kinds.setdefault(row.status, []).append(row)
+    parts = [
+        Text("{count} {why} ({names})", "{count} 个{why}（{names}）").format(
+            count=len(same), why=_WHY.get(status, Text(status, status)), names=_names(same)
+        )
+        for status, same in kinds.items()
+    ]
+    return Text("; ".join(part.en for part in parts), "；".join(part.zh for part in parts))
+
+
+def _names(rows: Sequence[StateRow]) -> str:
+    names = [_name(row) for row in rows[:_SHOWN]]
+    return ", ".join(names) + (", …" if len(rows) > _SHOWN else "")
+
+
+def _name(row: StateRow) -> str:
+    name = f"{row.slot} of {row.name}" if row.slot else row.name
+    if row.status == "other-state":
+        return f"{name} ← {row.holds}"
+    return f"{name}: {row.dtype_before} → {row.dtype}" if row.status == "other-dtype" else name
+
+
+def ranks_of(rows: Iterable[StateRow]) -> tuple[int, ...]:
+    """The ranks of the second life on which it is so."""
+    return tuple(sorted({rank for row in rows for rank in row.ranks}))

@@ -1,0 +1,35 @@
+from gonogo.hazards.checkpoint._lost_states import listed, ranks_of, resumed
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
+
+_LOST = ("not-written", "not-read", "partly", "other-state", "other-dtype")
+
+
+class ResumeOptimizerNotRestored(Hazard):
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """An optimizer's tensors, or its number of steps, that the second life doesn't have."""
+        life = resumed(record)
+        if life is None:
+            return
+        states = [row for row in life.states if row.kind == "optimizer"]
+        lost = [row for row in states if row.status in _LOST]
+        if lost:
+            yield self.finding(
+                Text(
+                    "Of {all} tensors of the optimizer's state, these are lost by the resume: {rows}.",
+                    "优化器的 {all} 个状态张量中，以下在恢复时丢失：{rows}。",
+                ).format(all=len(states), rows=listed(lost)),
+                certainty=Certainty.CERTAIN,
+                ranks=ranks_of(lost),
+            )
+            return
+        for counter in life.counters:
+            if counter.kind == "optimizer" and counter.status in ("restarted", "differs"):
+                yield self.finding(
+                    Text(
+                        "{name} had made {saved:.0f} steps when it was saved; resumed, it counts from {now:.0f}: its "
+                        "bias correction is that of another step.",
+                        "{name} 保存时已走 {saved:.0f} 步；恢复后从 {now:.0f} 开始计数：偏差修正对应的是另一步。",
+                    ).format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
+                    certainty=Certainty.CERTAIN,
+                    ranks=tuple(rank.rank for rank in record.ranks),
+                )

@@ -1,0 +1,21 @@
+from gonogo.evidence.rehearsal.life_table import life_report
+from gonogo.hazards.checkpoint._lost_states import has_read
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
+
+
+class ResumeReadsNoCheckpoint(Hazard):
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Told how to resume, the program trains, and none of its state comes from a file of the first life."""
+        life = life_report(record)
+        if life is None or record.resumes_as_given or not life.trains_on or has_read(life):
+            return
+        yield self.finding(
+            Text(
+                "The run was saved after step {step}; started again with the arguments to resume, it reads none of the "
+                "{count} files and trains from the beginning.",
+                "运行在第 {step} 步之后保存；带着恢复参数再次启动时，它没有读取这 {count} 个文件中的任何一个，"
+                "而是从头训练。",
+            ).format(step=life.steps_before_save, count=len(life.files)),
+            certainty=Certainty.CERTAIN,
+            ranks=tuple(rank.rank for rank in record.ranks),
+        )

@@ -1,0 +1,25 @@
+from gonogo.hazards.checkpoint._lost_states import listed, ranks_of, resumed
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
+
+_LOST = ("not-written", "not-read", "partly", "other-state")
+
+
+class ResumeWeightsNotRestored(Hazard):
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """Trained weights, and saved buffers, that the second life doesn't have; frozen ones that were drawn twice."""
+        life = resumed(record)
+        if life is None:
+            return
+        weights = [row for row in life.states if row.kind != "optimizer"]
+        lost = [row for row in weights if row.status in _LOST and (row.trained or row.kind == "buffer")]
+        drawn = [row for row in weights if row.status == "drawn-anew"]
+        for rows, certainty in ((lost, Certainty.CERTAIN), (drawn, Certainty.LIKELY)):
+            if rows:
+                yield self.finding(
+                    Text(
+                        "Of {all} weights of the model, these are lost by the resume: {rows}.",
+                        "模型的 {all} 个权重中，以下在恢复时丢失：{rows}。",
+                    ).format(all=len(weights), rows=listed(rows)),
+                    certainty=certainty,
+                    ranks=ranks_of(rows),
+                )

@@ -1,0 +1,202 @@
+"""``gonogo rehearse --life``: what the two lives of a run are, and what is made of the first for the second."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gonogo.confinement.confinement import Confinement
+from gonogo.confinement.trees import copy_with_holes
+from gonogo.evidence.rehearsal.lives import LifePart
+from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
+from gonogo.finding import Text
+from gonogo.finding.errors import UserError
+
+_STAGES = ("load", "train", "eval", "save", "kill", "resume")
+_LATER = ("convert", "merge", "serve")
+_NEEDED = ("save", "kill", "resume")
+_COUNTS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--num_gpus")
+"""Options by which launchers are told how many processes a node has."""
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass
+class LifePass:
+    """One pass over the command, and what is left of it for the next."""
+
+    part: LifePart = ""
+    below: tuple[Path, ...] = ()
+    """The tree of what the first life wrote."""
+    confinement: Confinement | None = None
+    """Of the first pass, whose worlds the second begins with."""
+    trees: list[Path] = field(default_factory=list)
+    """What this pass wrote."""
+
+
+def check_life(life: str | None, resume_on: str | None, resume_with: str | None) -> tuple[str, ...]:
+    """The stages that are asked for, none without ``--life``. Raises UserError for what can't be rehearsed."""
+    if life is None:
+        for name, value in (("--resume-on", resume_on), ("--resume-with", resume_with)):
+            if value is not None:
+                raise UserError(
+                    Text(
+                        "{name} needs --life train,save,kill,resume",
+                        "{name} 需要同时给出 --life train,save,kill,resume",
+                    ).format(name=name)
+                )
+        return ()
+    stages = tuple(word.strip().lower() for word in life.split(","))
+    for stage in stages:
+        if stage in _LATER:
+            raise UserError(
+                Text(
+                    "--life {stage}: not rehearsed yet; stages are {known}",
+                    "--life {stage}：尚不能排练；可用的阶段：{known}",
+                ).format(stage=stage, known=", ".join(_STAGES))
+            )
+        if stage not in _STAGES:
+            raise UserError(
+                Text(
+                    "--life {life}: {stage!r} is no stage: use {known}",
+                    "--life {life}：没有阶段 {stage!r}：请用 {known}",
+                ).format(life=life, stage=stage, known=", ".join(_STAGES))
+            )
+    places = [_STAGES.index(stage) for stage in stages]
+    if places != sorted(set(places)) or not set(_NEEDED) <= set(stages):
+        raise UserError(
+            Text(
+                "--life {life}: give the stages in order, with save, kill and resume: --life train,save,kill,resume",
+                "--life {life}：请按顺序给出阶段，其中须有 save、kill、resume：--life train,save,kill,resume",
+            ).format(life=life)
+        )
+    return stages
+
+
+def check_alone(life: Sequence[str], ray: str | None, *, viewers: bool) -> None:
+    """Raise UserError for options that a life is not rehearsed with."""
+    for name, is_given in (("--ray", ray is not None), ("--trace, --memory-viz, --flight-recorder", viewers)):
+        if life and is_given:
+            raise UserError(
+                Text("--life can't be combined with {name}", "--life 不能与 {name} 同时使用").format(name=name)
+            )
+
+
+def second_command(command: Sequence[str], resume_with: str | None, gpus_per_node: int | None) -> list[str]:
+    """The command of the second life: ``resume_with`` replaces options that stand in the command, and is appended else.
+
+    With ``gpus_per_node``, what the launcher is told of its processes per node follows the machine.
+    """
+    try:
+        words = shlex.split(resume_with or "")
+    except ValueError as error:
+        raise UserError(
+            Text("--resume-with {words}: {why}", "--resume-with {words}：{why}").format(words=resume_with, why=error)
+        ) from None
+    changed = list(command)
+    given = list(_options(words))
+    if gpus_per_node is not None and not any(name in _COUNTS for name, _ in given):
+        for name in _COUNTS:
+            _replace(changed, name, [str(gpus_per_node)])
+    for name, values in given:
+        if not name.startswith("-") or not _replace(changed, name, values):
+            changed += [name, *values]
+    return changed
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each option with its values: what follows it, up to the next option."""
+    at = 0
+    while at < len(words):
+        name, equals, value = words[at].partition("=") if words[at].startswith("--") else (words[at], "", "")
+        at += 1
+        values = [value] if equals else []
+        while name.startswith("-") and at < len(words) and not words[at].startswith("-"):
+            values.append(words[at])
+            at += 1
+        yield name, values
+
+
+def _replace(command: list[str], name: str, values: list[str]) -> bool:
+    """Give an option of the command other values, in the way in which it is written there."""
+    for at, word in enumerate(command):
+        if word.startswith(f"{name}=") and len(values) == 1:
+            command[at] = f"{name}={values[0]}"
+            return True
+        if word == name:
+            end = at + 1
+            while end < len(command) and not command[end].startswith("-") and end - at <= max(len(values), 1):
+                end += 1
+            command[at + 1 : end] = values
+            return True
+    return False
+
+
+def came_to_save(record: RehearsalRecord) -> bool:
+    """Whether all ranks went through, and at least one has saved state."""
+    return all(rank.outcome in ("completed", "out-of-memory") for rank in record.ranks) and any(
+        rank.life is not None and rank.life.at_save is not None for rank in record.ranks
+    )
+
+
+def add_files_of_other_ranks(tree: Path, ranks: Sequence[RankRecord], world_size: int) -> Iterator[Text]:
+    """Files of ranks that were not run, made from those of ranks 0 and 1, whose names differ in the rank alone.
+
+    What is made is told; a file that only rank 0 is seen to write is written by it alone.
+    """
+    run = {rank.rank: rank.life.written for rank in ranks if rank.life is not None}
+    others = [number for number in range(world_size) if number not in run]
+    if not others:
+        return
+    if 0 not in run or 1 not in run:
+        yield Text(
+            "files of ranks {others} are not there: with ranks 0 and 1 rehearsed (--ranks 0,1), they are made",
+            "没有 rank {others} 的文件：同时排练 rank 0 和 1（--ranks 0,1）即可生成",
+        ).format(others=", ".join(map(str, others)))
+        return
+    only_first, only_second = set(run[0]) - set(run[1]), set(run[1]) - set(run[0])
+    made: dict[str, None] = {}
+    for path in sorted(only_second):
+        original = tree / path.lstrip("/")
+        if not original.is_file() or original.is_symlink():
+            continue
+        for pattern in _patterns(path, only_first):
+            for number in others:
+                target = tree / pattern(number).lstrip("/")
+                if not target.exists():
+                    copy_with_holes(original, target)
+            made.setdefault(os.path.basename(path))
+            break
+    if made:
+        yield Text(
+            "files of ranks {others} were made like those of rank 1: {files}",
+            "rank {others} 的文件仿照 rank 1 的生成：{files}",
+        ).format(others=f"{others[0]}-{others[-1]}" if len(others) > 1 else others[0], files=", ".join(made))
+
+
+def _patterns(path: str, of_first: set[str]) -> Iterator[_Pattern]:
+    """How a file of rank 1 is called on other ranks, if rank 0 has one of that name with 0 in the place of 1."""
+    folder, name = os.path.split(path)
+    ones = [match for match in _NUMBER.finditer(name) if int(match[0]) == 1]
+    for chosen in ([match] for match in ones):
+        pattern = _Pattern(folder, name, chosen)
+        if pattern(0) in of_first:
+            yield pattern
+    if len(ones) > 1 and (pattern := _Pattern(folder, name, ones))(0) in of_first:
+        yield pattern
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    folder: str
+    name: str
+    numbers: list[re.Match[str]]
+
+    def __call__(self, rank: int) -> str:
+        name = self.name
+        for match in reversed(self.numbers):
+            name = f"{name[: match.start()]}{rank:0{len(match[0])}d}{name[match.end() :]}"
+        return os.path.join(self.folder, name)

@@ -1,0 +1,138 @@
+"""The tables of a run's life: each kind of state with what became of it, then the counters."""
+
+from __future__ import annotations
+
+from msgspec import UnsetType
+
+from gonogo.finding.lives.life_report import LifeReport, StateRow
+from gonogo.finding.rehearsal import Rehearsal
+from gonogo.report.table import Table
+from gonogo.report.untrusted import clean_line
+
+_NAMES_SHOWN = 3
+_FILES_SHOWN = 2
+_COLUMNS = {
+    "en": ("state", "count", "after the resume", "written to", "which"),
+    "zh": ("状态", "个数", "恢复后", "写入", "哪些"),
+}
+_COUNTER_COLUMNS = {
+    "en": ("what", "when saved", "resumed", "after the resume"),
+    "zh": ("内容", "保存时", "恢复时", "恢复后"),
+}
+_WORDS = {
+    "en": {
+        "title": "State, saved and resumed",
+        "counters": "Counters, data and random numbers",
+        "parameter": "parameters",
+        "frozen": "frozen parameters",
+        "buffer": "buffers",
+        "restored": "restored",
+        "partly": "restored in part",
+        "not-read": "LOST: saved, not loaded",
+        "not-written": "LOST: never saved",
+        "other-state": "LOST: another's contents",
+        "other-dtype": "LOST: other dtype",
+        "drawn-anew": "LOST: initialized anew",
+        "unchanged": "as before the run",
+        "unknown": "not known",
+        "restarted": "RESTARTED",
+        "differs": "DIFFERS",
+        "goes-on": "goes on with the next batch",
+        "from-the-start": "from the FIRST batch again",
+        "seen-again": "a batch that was SEEN before",
+        "other": "in another order",
+        "data": "training data",
+        "random": "random state: {name}",
+        "random-not-read": "saved, NOT set",
+        "random-not-written": "not saved",
+        "optimizer": "steps of {name}",
+        "scheduler": "position of {name}",
+    },
+    "zh": {
+        "title": "保存与恢复的状态",
+        "counters": "计数、数据与随机数",
+        "parameter": "参数",
+        "frozen": "冻结的参数",
+        "buffer": "缓冲区",
+        "restored": "已恢复",
+        "partly": "部分恢复",
+        "not-read": "丢失：已保存，未加载",
+        "not-written": "丢失：从未保存",
+        "other-state": "丢失：装入了另一个状态",
+        "other-dtype": "丢失：dtype 不同",
+        "drawn-anew": "丢失：重新初始化",
+        "unchanged": "与运行之前相同",
+        "unknown": "未知",
+        "restarted": "重新开始",
+        "differs": "不一致",
+        "goes-on": "从下一个批次继续",
+        "from-the-start": "又从第一个批次开始",
+        "seen-again": "已训练过的批次",
+        "other": "顺序不同",
+        "data": "训练数据",
+        "random": "随机状态：{name}",
+        "random-not-read": "已保存，未设置",
+        "random-not-written": "没有保存",
+        "optimizer": "{name} 的步数",
+        "scheduler": "{name} 的位置",
+    },
+}
+
+
+def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
+    """The tables; none of a rehearsal of one life."""
+    life = rehearsal.life
+    if isinstance(life, UnsetType):
+        return []
+    told = "zh" if language == "zh" else "en"
+    return [_states(life, told), _counters(life, told)]
+
+
+def _states(life: LifeReport, language: str) -> Table:
+    words = _WORDS[language]
+    kinds: dict[tuple[str, str], list[StateRow]] = {}
+    for row in life.states:
+        kinds.setdefault((_kind(row), row.status), []).append(row)
+    rows = []
+    for (kind, status), same in kinds.items():
+        files = list(dict.fromkeys(_short(file) for row in same for file in row.written_to))
+        lost = status not in ("restored", "unchanged")
+        names = ", ".join(clean_line(row.name) for row in same[:_NAMES_SHOWN]) if lost else ""
+        rows.append(
+            (
+                clean_line(words.get(kind, kind)),
+                f"{len(same):,}",
+                words[status],
+                ", ".join(files[:_FILES_SHOWN])
+                + (f" +{len(files) - _FILES_SHOWN}" if len(files) > _FILES_SHOWN else ""),
+                names + (", …" if lost and len(same) > _NAMES_SHOWN else ""),
+            )
+        )
+    return Table(words["title"], _COLUMNS[language], tuple(rows), frozenset({1}))
+
+
+def _kind(row: StateRow) -> str:
+    if row.kind == "optimizer":
+        return row.slot
+    return "frozen" if row.kind == "parameter" and not row.trained else row.kind
+
+
+def _short(file: str) -> str:
+    return clean_line("/".join(file.split("/")[-2:])) or "-"
+
+
+def _counters(life: LifeReport, language: str) -> Table:
+    words = _WORDS[language]
+    rows: list[tuple[str, ...]] = []
+    for counter in life.counters:
+        what = words[counter.kind].format(name=clean_line(counter.name))
+        rows.append((what, _number(counter.saved), _number(counter.resumed), words[counter.status]))
+    rows.append((words["data"], "", "", words[life.data]))
+    for one in life.random:
+        status = words["restored"] if one.status == "restored" else words[f"random-{one.status}"]
+        rows.append((words["random"].format(name=one.generator), "", "", status))
+    return Table(words["counters"], _COUNTER_COLUMNS[language], tuple(rows), frozenset({1, 2}))
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}"

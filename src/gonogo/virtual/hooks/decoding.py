@@ -1,0 +1,423 @@
+"""Layers of a model that generates, counted and not run where a token would do what the one before it did.
+
+``generate`` calls every layer once for each token. What a call does follows from its arguments and from the cache. So
+a layer is not called where
+
+- it was called for two tokens, eight apart, and did the same: the same operators and collectives, no condition on
+  values, the same results, and memory that grew by as much; FLOPs and bytes may grow from token to token, and are added
+  as if they went on to. Eight, because kernels pad what they are given to multiples of eight;
+- its arguments are again the same, but for a side that may be as many tokens longer.
+
+The cache grows by its own code, of states of the same shape. What lies outside of the layers is run for each token. The
+last token of a completion, which has the longest cache and so the peak, is run whole, and so are eight tokens whenever
+their number has doubled: they must come to what would have been added, bytes read and seconds to a hundredth.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+
+from gonogo.evidence.rehearsal.record import LeftOut
+from gonogo.finding import Text
+from gonogo.virtual import private
+from gonogo.virtual.hooks.lifecycle import Lifecycle
+from gonogo.virtual.hooks.micro_batches import Tally, grown_numbers
+from gonogo.virtual.memory.tracking import Cell, MemoryRecord
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.tensor import Spec, VirtualTensor, new_virtual
+from gonogo.virtual.values import contents
+from gonogo.virtual.values.value_trace import ValueTrace
+
+_LOOPS = ("_sample", "_beam_search", "_greedy_search", "_contrastive_search")
+_PERIOD = 8
+"""Tokens after which a layer does the same again."""
+_WHAT = Text("{counted} of {total} calls of layers in generate", "generate 中 {total} 次层调用里的 {counted} 次")
+_WHY = Text(
+    "counted, not run: each would do for its token what the call before it did (use --every to run them)",
+    "只计数、未运行：每次对其 token 所做的与前一次相同（使用 --every 逐个运行）",
+)
+
+
+_Effect: TypeAlias = tuple[list[dict[Any, float]], dict[str, int]]
+"""What a call has added: to each tally, and to each device in bytes."""
+_N = TypeVar("_N", int, float)
+
+
+class _ReadsSeen(ValueTrace):
+    """Only whether anything asks what the known values among a call's arguments are."""
+
+    def __init__(self, arguments: Any) -> None:
+        with private.modes_off():
+            super().__init__(_known_of(arguments))
+        self.any = False
+
+    def tested(self, values: torch.Tensor, test: Callable[[torch.Tensor], object]) -> None:
+        """See :class:`ValueTrace`."""
+        self.any = self.any or self._part(values) is not None
+
+    def read(self, values: torch.Tensor) -> None:
+        """See :class:`ValueTrace`."""
+        self.any = self.any or self._part(values) is not None
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A tensor without values, to be made again."""
+
+    spec: Spec
+    nbytes: int
+    category: int
+    owner: Any
+
+
+@dataclass
+class _Call:
+    """A call of a layer that was run."""
+
+    number: int
+    """The token that it was for, from 1."""
+    arguments: Any
+    """What :func:`_described` says of them."""
+    results: Any
+    """With :class:`_Made` in the place of tensors."""
+    updates: list[tuple[Any, Any, Any]]
+    """(cache, arguments, keyword arguments) of each growth of the cache, with :class:`_Made` for tensors."""
+    grown: list[dict[Any, float]]
+    """What was counted, by tally."""
+    memory: dict[str, int]
+    """Bytes that the call has added to each device."""
+
+
+@dataclass
+class _Layer:
+    """A layer of the model."""
+
+    calls: int = 0
+    ran: dict[int, tuple[_Call | None, _Call | None]] = field(default_factory=dict)
+    """The two that were run first and are alike, or the last two, by their number modulo the period."""
+    is_given_up: bool = False
+    """Whether it was found to do different things for different tokens."""
+
+
+@dataclass
+class _Following:
+    """One call of ``generate``."""
+
+    tokens: int
+    """The most that it may write."""
+    layers: dict[int, _Layer] = field(default_factory=dict)
+    updates: list[tuple[Any, Any, Any]] | None = None
+    """Where growths of the cache are noted while a layer is watched."""
+    total: int = 0
+    counted: int = 0
+
+
+class Decoding:
+    """Which calls of a generating model's layers are run.
+
+    ``tallies``: what is counted by the whole process; ``every``: whether each is run.
+    """
+
+    def __init__(
+        self, life: Lifecycle, memory: MemoryRecord, tallies: Callable[[], Sequence[Tally]], every: Callable[[], bool]
+    ) -> None:
+        self._life = life
+        self._memory = memory
+        self._tallies = tallies
+        self._every = every
+        self._now: _Following | None = None
+        self._total = self._counted = 0
+
+    def install(self) -> Callable[[], None]:
+        """Follow transformers' loops over tokens once they are imported. Returns the undo."""
+        patches = Patches()
+
+        def follow(module: Any) -> None:
+            for name in _LOOPS:
+                if hasattr(module.GenerationMixin, name):
+                    patches.set(
+                        module.GenerationMixin, name, self._looping(module, getattr(module.GenerationMixin, name))
+                    )
+
+        def follow_caches(module: Any) -> None:
+            for owner in list(vars(module).values()):
+                update = vars(owner).get("update") if isinstance(owner, type) else None
+                if update is not None and issubclass(owner, module.Cache):
+                    patches.set(owner, "update", self._updating(update))
+
+        if hasattr(torch.nn.Module, "_compiled_call_impl"):  # torch 2.1 and newer
+            patches.on_undo(after_import("transformers.generation.utils", follow))
+            patches.on_undo(after_import("transformers.cache_utils", follow_caches))
+        return patches.undo
+
+    def _looping(self, module: Any, loop: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(loop)
+        def followed(model: Any, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
+            criteria = [one for one in (*args, *kwargs.values()) if isinstance(one, module.StoppingCriteriaList)]
+            most = criteria[0].max_length if criteria else None
+            with self._followed(model, 0 if most is None else most - input_ids.shape[-1]):
+                return loop(model, input_ids, *args, **kwargs)
+
+        return followed
+
+    @contextmanager
+    def _followed(self, model: torch.nn.Module, tokens: int) -> Iterator[None]:
+        layers = list(_layers_of(model)) if tokens > 3 * _PERIOD else []
+        is_followed = not (self._every() or self._now is not None or ValueTrace.now is not None)
+        if not layers or not is_followed or torch.is_grad_enabled():
+            yield
+            return
+        self._now = _Following(tokens)
+        for layer in layers:
+            self._now.layers[id(layer)] = _Layer()
+            layer._compiled_call_impl = functools.partial(self._call, self._now, layer)
+        try:
+            yield
+        finally:
+            for layer in layers:
+                del layer._compiled_call_impl
+            self._total += self._now.total
+            self._counted += self._now.counted
+            self._now = None
+            if self._counted:
+                what = _WHAT.format(counted=self._counted, total=self._total)
+                self._life.cut["decoding"] = LeftOut(what.en, what.zh, _WHY.en, _WHY.zh)
+
+    def _updating(self, update: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(update)
+        def noted(cache: Any, *args: Any, **kwargs: Any) -> Any:
+            now = self._now
+            if now is None or now.updates is None:
+                return update(cache, *args, **kwargs)
+            into, now.updates = now.updates, None  # of an update that calls another only the outer one
+            try:
+                into.append((cache, _kept(args), _kept(kwargs)))
+                return update(cache, *args, **kwargs)
+            finally:
+                now.updates = into
+
+        return noted
+
+    def _call(self, now: _Following, module: Any, *args: Any, **kwargs: Any) -> Any:
+        layer = now.layers[id(module)]
+        layer.calls += 1
+        now.total += 1
+        if layer.is_given_up or now.updates is not None:
+            return module._call_impl(*args, **kwargs)
+        arguments = _described((args, kwargs))
+        before, last = layer.ran.get(layer.calls % _PERIOD, (None, None))
+        if before is None or last is None or not _continues(before, last, layer.calls, arguments):
+            expected = None
+        else:
+            expected = _expected(before, last, layer.calls)
+            is_checked = layer.calls >= now.tokens or _is_power_of_two(layer.calls // _PERIOD)
+            if not is_checked:
+                return self._count(now, layer, last, expected)
+        return self._watched(now, layer, arguments, expected, functools.partial(module._call_impl, *args, **kwargs))
+
+    def _watched(
+        self, now: _Following, layer: _Layer, arguments: Any, expected: _Effect | None, run: functools.partial[Any]
+    ) -> Any:
+        """Run a call, and keep what it did."""
+        tallies = self._tallies()
+        ledger = self._life.ledger
+        assumed = ledger.branches, ledger.made_numbers
+        before, memory = [dict(one.numbers()) for one in tallies], self._bytes()
+        updates: list[tuple[Any, Any, Any]] = []
+        now.updates, ValueTrace.now = updates, (reads := _ReadsSeen((run.args, run.keywords)))
+        try:
+            result = run()
+        finally:
+            now.updates, ValueTrace.now = None, None
+        grown = [grown_numbers(old, one.numbers()) for one, old in zip(tallies, before, strict=True)]
+        results = _kept(result)
+        tells = not reads.any and (ledger.branches, ledger.made_numbers) == assumed
+        if results is None or arguments is None or any(None in one for one in updates) or not tells:
+            layer.ran.pop(layer.calls % _PERIOD, None)
+            return result
+        live = self._bytes()
+        grew = {name: live[name] - memory.get(name, 0) for name in live}
+        call = _Call(layer.calls, arguments, results, updates, grown, grew)
+        if expected is None:
+            _, last = layer.ran.get(call.number % _PERIOD, (None, None))
+            layer.ran[call.number % _PERIOD] = last, call
+        elif not _same(expected, call):
+            layer.is_given_up = True
+        return result
+
+    def _count(self, now: _Following, layer: _Layer, last: _Call, expected: _Effect) -> Any:
+        """Do for a token what a call that is not run would have left: counts, a longer cache, results."""
+        tallies = self._tallies()
+        before, memory = [dict(one.numbers()) for one in tallies], self._bytes()
+        for cache, args, kwargs in last.updates:
+            cache.update(*self._made(args), **self._made(kwargs))
+        results = self._made(last.results)
+        for tally, old, wanted in zip(tallies, before, expected[0], strict=True):
+            done = grown_numbers(old, tally.numbers())
+            for name in wanted.keys() | done.keys():
+                if missing := wanted.get(name, 0) - done.get(name, 0):
+                    tally.add(name, missing)
+        live = self._bytes()
+        layer.is_given_up = any(live[name] - memory.get(name, 0) != expected[1].get(name, 0) for name in live)
+        now.counted += 1
+        return results
+
+    def _bytes(self) -> dict[str, int]:
+        return {str(device): record.live for device, record in self._memory.devices.items()}
+
+    def _made(self, kept: Any) -> Any:
+        if isinstance(kept, _Made):
+            spec = kept.spec
+            with private.DisableTorchDispatch():
+                tensor = new_virtual(spec.shape, spec.strides, spec.dtype, spec.device)
+            tensor.cell = Cell(self._memory.device(spec.device), kept.nbytes, kept.category, kept.owner)
+            return tensor
+        if isinstance(kept, Mapping):
+            return {name: self._made(value) for name, value in kept.items()}
+        if isinstance(kept, list | tuple):
+            return type(kept)(self._made(value) for value in kept)
+        return kept
+
+
+def _layers_of(model: torch.nn.Module) -> Iterator[Any]:
+    """The modules in the outermost lists of modules, but those with hooks, replaced ``forward`` or compiled."""
+    for child in model.children():
+        if not isinstance(child, torch.nn.ModuleList):
+            yield from _layers_of(child)
+            continue
+        for layer in child:
+            parts = list(layer.modules())
+            hooks = [
+                one for part in parts for one in (*part._forward_hooks.values(), *part._forward_pre_hooks.values())
+            ]
+            if not hooks and all(part._compiled_call_impl is None for part in parts):
+                yield layer
+
+
+def _is_power_of_two(number: int) -> bool:
+    return number > 0 and number & (number - 1) == 0
+
+
+def _expected(before: _Call, last: _Call, number: int) -> _Effect:
+    """What a call should come to by two that are a period apart."""
+    ahead = (number - last.number) // _PERIOD
+    grown = [_onward(old, new, ahead) for old, new in zip(before.grown, last.grown, strict=True)]
+    return grown, _onward(before.memory, last.memory, ahead)
+
+
+def _continues(before: _Call, last: _Call, number: int, arguments: Any) -> bool:
+    """Whether a call with these arguments does what those two did."""
+    if last.number - before.number != _PERIOD or before.results != last.results or before.updates != last.updates:
+        return False
+    is_steady = all(_is_steady(old, new) for old, new in zip(before.grown, last.grown, strict=True))
+    return is_steady and _moves_on(before.arguments, last.arguments, arguments, (number - last.number) // _PERIOD)
+
+
+_GROWS = ("flops", "memory_bytes", "long_seconds", "short_seconds")
+"""What of the work of a token may be more than that of the one before: it reads a longer cache, padded to 8 or 16."""
+_TOLERANCE = 0.01
+
+
+def _is_steady(before: Mapping[Any, float], last: Mapping[Any, float]) -> bool:
+    """Whether two calls have counted the same, but for work that grows with the cache."""
+    if before.keys() != last.keys():
+        return False
+    return all(last[name] == value or _grows(name) for name, value in before.items())
+
+
+def _grows(name: Any) -> bool:
+    return isinstance(name, tuple) and len(name) == 4 and name[2] in _GROWS
+
+
+def _moves_on(before: Any, last: Any, now: Any, ahead: int) -> bool:
+    """Whether the third goes on as the second does from the first: numbers of tensors' sides by as much each time."""
+    if isinstance(before, _Shape) and isinstance(last, _Shape) and isinstance(now, _Shape):
+        if not before.kind == last.kind == now.kind:
+            return False
+        sides = zip(before.sides, last.sides, now.sides, strict=True)
+        return all(new == old + ahead * (old - oldest) for oldest, old, new in sides)
+    if isinstance(before, tuple) and isinstance(last, tuple) and isinstance(now, tuple):
+        if not len(before) == len(last) == len(now):
+            return False
+        return all(_moves_on(*three, ahead) for three in zip(before, last, now, strict=True))
+    return bool(before == last == now)
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """A tensor among arguments."""
+
+    kind: Hashable
+    """What may not change from token to token."""
+    sides: tuple[int, ...]
+
+
+def _known_of(value: Any) -> list[torch.Tensor]:
+    """The real values of the tensors among arguments, where they are known."""
+    if isinstance(value, VirtualTensor):
+        known = contents.look(value)
+        return [] if known is None else [known]
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return [one for item in value for one in _known_of(item)] if isinstance(value, list | tuple) else []
+
+
+def _described(value: Any) -> Any:
+    """Arguments with a :class:`_Shape` in the place of each tensor; objects by their identity."""
+    if isinstance(value, torch.Tensor):
+        return _Shape((type(value), value.dtype, value.device, value.dim()), tuple(value.shape))
+    if isinstance(value, Mapping) and type(value) is dict:
+        return tuple((name, _described(item)) for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(_described(item) for item in value)
+    if value is None or isinstance(value, str | int | float | bool):
+        return (type(value).__name__, value)
+    return ("object", id(value))
+
+
+def _kept(value: Any) -> Any:
+    """A value with a :class:`_Made` in the place of each tensor; None where it can't be made again."""
+    if isinstance(value, VirtualTensor):
+        if value.requires_grad or value.storage_offset() or contents.is_known(value):
+            return None
+        cell = value.cell
+        return _Made(value.spec, cell.nbytes, cell.holding.category, cell.holding.owner)
+    if isinstance(value, torch.Tensor):
+        return None
+    if type(value) is dict:
+        kept: Any = {name: _kept(item) for name, item in value.items()}
+        return None if any(kept[name] is None and value[name] is not None for name in kept) else kept
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        kept = [_kept(item) for item in value]
+        return (
+            None
+            if any(new is None and old is not None for new, old in zip(kept, value, strict=True))
+            else type(value)(kept)
+        )
+    return value
+
+
+def _onward(before: Mapping[Any, _N], last: Mapping[Any, _N], ahead: int) -> dict[Any, _N]:
+    return {name: value + ahead * (value - before.get(name, 0)) for name, value in last.items()}
+
+
+def _same(expected: _Effect, call: _Call) -> bool:
+    """Whether a call that was run came to what was expected of it; in what it reads, and the time it takes, nearly."""
+    if expected[1] != call.memory:
+        return False
+    for wanted, found in zip(expected[0], call.grown, strict=True):
+        for name in wanted.keys() | found.keys():
+            one, other = wanted.get(name, 0), found.get(name, 0)
+            may_differ = _TOLERANCE * abs(other) if _grows(name) else 0
+            if abs(one - other) > may_differ:
+                return False
+    return True

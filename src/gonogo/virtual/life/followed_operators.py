@@ -1,0 +1,229 @@
+"""The dispatch mode of a rehearsal in which it is followed what is copied where: see ``origins.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from gonogo.virtual import origins
+from gonogo.virtual.collectives.exchange import Operation, flat
+from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.tensor import VirtualTensor
+
+_serve = VirtualMode.__torch_dispatch__
+Rule = Callable[[Any, Any, Any, Any], None]
+"""(operator, arguments, keyword arguments, result)."""
+BATCH = "batch"
+"""The first word of the label of what was read from the training data."""
+
+
+class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
+    """Hands origins on wherever an operator copies."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.on_batch_used: Callable[[str], None] | None = None
+        """Told of the batch that the next operator with something of a batch takes in; once."""
+        self._rules: dict[int, Rule | None] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """As the mode that doesn't follow."""
+        if self.on_batch_used is not None:
+            self._look_for_batch(args)
+        sent = _before(func, args) if func.namespace == "c10d" else None
+        out = _serve(self, func, types, args, kwargs)
+        if out is NotImplemented:
+            return out
+        if sent is not None:
+            _collective(func, args, sent)
+            return out
+        try:
+            rule = self._rules[id(func)]
+        except KeyError:
+            rule = self._rules[id(func)] = _rule_of(func)
+        if rule is not None:
+            rule(func, args, kwargs or {}, out)
+        return out
+
+    def _look_for_batch(self, args: Any) -> None:
+        for tensor in _virtual(args):
+            for _, _, label in tensor.cell.origins or ():
+                if label[0] == BATCH:
+                    told, self.on_batch_used = self.on_batch_used, None
+                    if told is not None:
+                        told(label[1])
+                    return
+
+
+def _virtual(values: Any) -> Iterable[VirtualTensor]:
+    return (tensor for tensor in flat(values) if isinstance(tensor, VirtualTensor))
+
+
+_COPIES = frozenset(
+    {
+        *("clone", "_to_copy", "lift_fresh_copy", "detach_copy", "alias_copy", "view_copy", "_reshape_copy"),
+        *("_unsafe_view", "constant_pad_nd", "index_select", "index", "gather", "narrow_copy", "slice_copy"),
+        *("select_copy", "expand_copy", "permute_copy", "t_copy", "transpose_copy", "repeat", "flip", "roll"),
+        *("_pin_memory", "to_dense", "contiguous", "squeeze_copy", "unsqueeze_copy", "as_strided_copy"),
+        *("all_gather_into_tensor", "all_to_all_single", "broadcast", "wait_tensor"),
+    }
+)
+"""Operators whose result is the first operand, or parts of it."""
+_FRESH = frozenset({"zero_", "fill_", "normal_", "uniform_", "random_", "exponential_", "bernoulli_", "arange_"})
+_INTO = frozenset({"copy_", "index_copy_", "index_put_", "scatter_", "masked_scatter_", "slice_scatter"})
+_NAMESPACES = frozenset({"aten", "_c10d_functional", "_c10d_functional_autograd"})
+
+
+def _rule_of(func: Any) -> Rule | None:
+    namespace, _, name = func._schema.name.partition("::")
+    if namespace == "fsdp":
+        return {"all_gather_copy_in": _gather_copy_in, "split_with_sizes_copy": _split_out}.get(name)
+    if namespace not in _NAMESPACES:
+        return None
+    if name == "copy_":
+        return _copy
+    if name in _COPIES:
+        return _copied
+    if name in _FRESH:
+        return _cleared
+    if name in ("cat", "stack", "concat"):
+        return _joined
+    if name == "_foreach_copy_":
+        return _copy_each
+    if name in ("_foreach_zero_",):
+        return _cleared
+    if name in ("split_with_sizes_copy", "split_copy", "unbind_copy"):
+        return _split_out
+    return _written_into if name in _INTO else None
+
+
+def _copy(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    target, source = args[0], args[1]
+    if not isinstance(target, VirtualTensor):
+        return
+    if isinstance(source, VirtualTensor):
+        origins.copy_origins(target, source)
+    else:
+        origins.clear(target)
+
+
+def _copied(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    sources = list(_virtual(args[:1]))
+    if sources and isinstance(out, VirtualTensor) and out.cell is not sources[0].cell:
+        origins.copy_origins(out, sources[0])
+
+
+def _cleared(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    for tensor in _virtual(args[:1]):
+        origins.clear(tensor)
+
+
+def _joined(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    if isinstance(out, VirtualTensor):
+        dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
+        origins.join_origins(out, list(_virtual(args[:1])), in_order=dim == 0 and out.is_contiguous())
+
+
+def _copy_each(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    for target, source in zip(args[0], args[1], strict=False):
+        _copy(func, (target, source), {}, None)
+
+
+def _written_into(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    target, *rest = args
+    if isinstance(target, VirtualTensor):
+        start, end = origins.span_of(target)
+        pieces = [piece for source in _virtual(rest) for piece in origins.pieces_in(source)]
+        if pieces:
+            origins.put(target.cell, start, end, origins.whole(pieces, end - start), beside=True)
+
+
+def _split_out(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """One tensor's parts as tensors of their own, returned or given as ``out``."""
+    (source, *_) = (*_virtual(args[:1]), None)
+    if source is None:
+        return
+    for part in (*_virtual(kwargs.get("out", ())), *_virtual(out)):
+        start, end = origins.span_of(part)
+        origins.put(part.cell, start, end, origins.whole(origins.pieces_in(source), end - start))
+
+
+def _gather_copy_in(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """FSDP2 copies its shards into the buffer that it then gathers."""
+    results = list(_virtual(out))
+    if results:
+        origins.join_origins(results[0], list(_virtual(args[:1])), in_order=True)
+
+
+# -- collectives ------------------------------------------------------------
+
+_Sent = tuple[Operation, list[list[origins.Piece]]]
+_GATHERS = frozenset({"allgather_", "_allgather_base_", "allgather_coalesced_", "allgather_into_tensor_coalesced_"})
+
+
+def _before(func: Any, args: Any) -> _Sent | None:
+    """What the ranks' own tensors held before a collective that hands contents on."""
+    name = func._schema.name.removeprefix("c10d::")
+    if name not in _GATHERS and name not in ("broadcast_", "scatter_", "gather_", "recv_", "alltoall_base_"):
+        return None
+    try:
+        operation = Operation(func, args, None)
+    except KeyError:
+        return None
+    return operation, [origins.pieces_in(tensor) for tensor in _virtual(operation.inputs)]
+
+
+def _collective(func: Any, args: Any, sent: _Sent) -> None:
+    operation, held = sent
+    outputs = list(_virtual(operation.outputs))
+    name = operation.name
+    if name in ("broadcast_", "scatter_", "recv_"):
+        root = operation.root if name != "recv_" else operation.peer
+        if root is not None and root == operation.mine:
+            if name == "broadcast_":
+                return  # it has what it had
+            _give(outputs, [held[operation.mine % max(len(held), 1)]] if held else [])
+            return
+        if not any(tensor.cell.origins for tensor in outputs) and not any(held):
+            number = operation.members[root] if root is not None and root < len(operation.members) else root
+            _received(outputs, str(number))
+            return
+        number = operation.members[root] if root is not None and root < len(operation.members) else root
+        _received(outputs, str(number))
+        return
+    if name == "gather_" and not outputs:
+        return
+    if name in _FLAT_GATHERS and len({label for one in held for _, _, label in one}) > 1:
+        _give_slots(operation, outputs, held)
+        return
+    _give(outputs, held)
+
+
+_FLAT_GATHERS = ("_allgather_base_", "allgather_into_tensor_coalesced_")
+
+
+def _give_slots(operation: Operation, outputs: list[VirtualTensor], held: list[list[origins.Piece]]) -> None:
+    """Of a buffer of several states each rank has others: this rank's slot is known, the rest is what others sent."""
+    size = max(len(operation.members), 1)
+    for tensor, pieces in zip(outputs, held, strict=False):
+        start, end = origins.span_of(tensor)
+        slot = (end - start) // size
+        for number, rank in enumerate(operation.members):
+            at = start + number * slot
+            sent = pieces if number == operation.mine else [(0, slot, ("rank", "", str(rank)))]
+            origins.put(tensor.cell, at, at + slot, sent)
+
+
+def _received(outputs: list[VirtualTensor], rank: str) -> None:
+    for tensor in outputs:
+        start, end = origins.span_of(tensor)
+        origins.put(tensor.cell, start, end, [(0, end - start, ("rank", "", rank))])
+
+
+def _give(outputs: list[VirtualTensor], held: list[list[origins.Piece]]) -> None:
+    """Each output holds what the ranks sent: this rank's own states, of which the others hold other parts."""
+    pieces = [piece for one in held for piece in one]
+    for tensor in outputs:
+        start, end = origins.span_of(tensor)
+        if pieces or tensor.cell.origins:
+            origins.put(tensor.cell, start, end, origins.whole(pieces, end - start))

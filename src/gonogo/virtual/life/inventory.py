@@ -1,0 +1,207 @@
+"""The state that a program trains with: its parameters and buffers, its optimizers' tensors, its counters."""
+
+from __future__ import annotations
+
+import functools
+import re
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from gonogo.evidence.rehearsal.lives import HeldState, StateCounter, StateOrigin
+from gonogo.virtual.hooks.modules import ModuleTracker
+from gonogo.virtual.origins import Label, pieces_in
+from gonogo.virtual.patching.after_import import after_import
+from gonogo.virtual.patching.patches import Patches
+from gonogo.virtual.tensor import VirtualTensor, local_tensors
+
+_WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+
+
+class Held(NamedTuple):
+    """One tensor of the state: what it is, and the tensor that this rank has of it."""
+
+    kind: Any
+    slot: str
+    name: str
+    tensor: VirtualTensor
+    shape: tuple[int, ...]
+    trained: bool
+
+    @property
+    def label(self) -> Label:
+        """What its bytes are labelled with."""
+        return self.kind, self.slot, self.name
+
+    def described(self, *, drawn: bool) -> HeldState:
+        """As the record has it."""
+        return HeldState(
+            self.kind, self.name, self.shape, str(self.tensor.dtype).removeprefix("torch."), self.slot, self.trained,
+            drawn, tuple(_origins_of(self.tensor)),
+        )  # fmt: skip
+
+    @property
+    def is_from_file(self) -> bool:
+        """Whether most of it was read from a file, or comes from another rank."""
+        return sum(origin.share for origin in _origins_of(self.tensor)) > 0.5
+
+
+def _origins_of(tensor: VirtualTensor) -> Iterator[StateOrigin]:
+    nbytes = tensor.numel() * tensor.element_size()
+    sums: dict[Label, int] = {}
+    for start, end, label in pieces_in(tensor):
+        sums[label] = sums.get(label, 0) + end - start
+    for label, count in sums.items():
+        kind, slot, name, *place = label
+        file, key = (*place, "", "")[:2]
+        yield StateOrigin(kind, slot, name, file, key, round(min(count / max(nbytes, 1), 1.0), 4))
+
+
+class Inventory:
+    """Knows the models, and the optimizers and schedulers that are alive."""
+
+    def __init__(self, modules: ModuleTracker) -> None:
+        self._modules = modules
+        self._optimizers: list[weakref.ref[Any]] = []
+        self._schedulers: list[weakref.ref[Any]] = []
+        self._seen: set[int] = set()
+
+    def install(self) -> Callable[[], None]:
+        """Follow which optimizers and schedulers are made; returns the undo."""
+        patches = Patches()
+        _follow_made(patches, torch.optim.Optimizer, self._optimizers)
+        for name in ("LRScheduler", "ReduceLROnPlateau"):
+            owner = getattr(torch.optim.lr_scheduler, name, None)
+            if owner is not None:
+                _follow_made(patches, owner, self._schedulers)
+        of_deepspeed = functools.partial(_follow_deepspeed, patches, self._schedulers)
+        patches.on_undo(after_import("deepspeed.runtime.lr_schedules", of_deepspeed))
+        return patches.undo
+
+    def _root(self, trained: nn.Module | None) -> nn.Module | None:
+        if trained is not None:
+            return trained
+        return next(iter(self._modules.roots()), None)
+
+    def held(self, trained: nn.Module | None) -> Iterator[Held]:
+        """All tensors of the state."""
+        root = self._root(trained)
+        names: dict[int, str] = {}
+        if root is not None:
+            yield from _of_model(root, names)
+        optimizers = [o for one in self._optimizers if (o := one()) is not None]
+        used = [optimizer for optimizer in optimizers if _has_state(optimizer)]
+        for number, optimizer in enumerate(used):
+            yield from _of_optimizer(optimizer, names, f"{number + 1}: " if len(used) > 1 else "")
+
+    def counters(self) -> Iterator[StateCounter]:
+        """The optimizers' steps, and the schedulers' positions."""
+        optimizers = [o for one in self._optimizers if (o := one()) is not None and _has_state(o)]
+        for number, optimizer in enumerate(optimizers):
+            steps = list(_steps_of(optimizer))
+            if steps:
+                known = [step for step in steps if step is not None]
+                yield StateCounter("optimizer", _numbered(optimizer, number, len(optimizers)), max(known, default=None))
+        schedulers = [s for one in self._schedulers if (s := one()) is not None]
+        for number, scheduler in enumerate(schedulers):
+            position = getattr(scheduler, "last_epoch", getattr(scheduler, "last_batch_iteration", None))
+            if isinstance(position, int | float):
+                yield StateCounter("scheduler", _numbered(scheduler, number, len(schedulers)), float(position))
+
+
+def _numbered(thing: Any, number: int, count: int) -> str:
+    name = type(thing).__name__
+    return f"{name} {number + 1}" if count > 1 else name
+
+
+def _follow_made(patches: Patches, owner: Any, made: list[weakref.ref[Any]]) -> None:
+    original = owner.__init__
+
+    @functools.wraps(original)
+    def followed(self: Any, *args: Any, **kwargs: Any) -> None:
+        if not any(one() is self for one in made):
+            made.append(weakref.ref(self))
+        original(self, *args, **kwargs)
+
+    patches.set(owner, "__init__", followed)
+
+
+def _follow_deepspeed(patches: Patches, made: list[weakref.ref[Any]], module: ModuleType) -> None:
+    """DeepSpeed's schedulers, which have no class in common."""
+    for owner in list(vars(module).values()):
+        if not isinstance(owner, type) or issubclass(owner, torch.optim.lr_scheduler.LRScheduler):
+            continue
+        if hasattr(owner, "load_state_dict") and hasattr(owner, "step"):
+            _follow_made(patches, owner, made)
+
+
+def _of_model(root: nn.Module, names: dict[int, str]) -> Iterator[Held]:
+    for path, parameter in root.named_parameters():
+        name = _WRAPPERS.sub("", path)
+        names[id(parameter)] = name
+        partition = getattr(parameter, "ds_tensor", None)
+        shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
+        for tensor in local_tensors(partition if partition is not None else parameter):
+            if tensor.numel():
+                yield Held("parameter", "", name, tensor, shape, bool(parameter.requires_grad))
+    passing = {
+        f"{path}.{name}" if path else name
+        for path, module in root.named_modules()
+        for name in getattr(module, "_non_persistent_buffers_set", ())
+    }
+    for path, buffer in root.named_buffers():
+        if path not in passing:
+            for tensor in local_tensors(buffer):
+                if tensor.numel():
+                    yield Held("buffer", "", _WRAPPERS.sub("", path), tensor, tuple(buffer.shape), False)
+
+
+def _has_state(optimizer: Any) -> bool:
+    return bool(getattr(optimizer, "state", None)) or any(group["params"] for group in _groups(optimizer))
+
+
+def _groups(optimizer: Any) -> list[Any]:
+    return list(getattr(optimizer, "param_groups", ()))
+
+
+def _of_optimizer(optimizer: Any, names: dict[int, str], prefix: str) -> Iterator[Held]:
+    own: dict[int, str] = {}
+    stepped: list[Any] = []
+    for number, group in enumerate(_groups(optimizer)):
+        for place, parameter in enumerate(group["params"]):
+            own[id(parameter)] = names.get(id(parameter), f"group {number}, tensor {place}")
+            stepped.append(parameter)
+    state = getattr(optimizer, "state", {})
+    for place, parameter in enumerate(state):
+        if isinstance(parameter, torch.Tensor) and id(parameter) not in own:
+            own[id(parameter)] = f"partition {place}"
+            stepped.append(parameter)
+    for parameter in stepped:
+        name = prefix + own[id(parameter)]
+        if id(parameter) not in names:
+            for tensor in local_tensors(parameter):
+                if tensor.numel():
+                    yield Held("optimizer", "weights", name, tensor, tuple(parameter.shape), True)
+        values = state.get(parameter) if isinstance(state, Mapping) else None
+        for slot, value in values.items() if isinstance(values, Mapping) else ():
+            for tensor in local_tensors(value):
+                if tensor.numel() > 1:
+                    yield Held("optimizer", str(slot), name, tensor, tuple(value.shape), True)
+
+
+def _steps_of(optimizer: Any) -> Iterator[float | None]:
+    for group in _groups(optimizer):
+        if isinstance(group.get("step"), int | float):
+            yield float(group["step"])
+    for values in getattr(optimizer, "state", {}).values():
+        step = values.get("step") if isinstance(values, Mapping) else None
+        if isinstance(step, int | float):
+            yield float(step)
+        elif isinstance(step, torch.Tensor):
+            (tensor, *_) = (*local_tensors(step), step)
+            known = VirtualTensor.virtual_mode.known_values(tensor) if isinstance(tensor, VirtualTensor) else tensor
+            yield float(known.reshape(-1)[0].tolist()) if known is not None else None

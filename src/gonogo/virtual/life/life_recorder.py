@@ -1,0 +1,205 @@
+"""One of a run's two lives, recorded: the first until it is killed after its save, the second from its resume on."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+
+from gonogo.evidence.rehearsal.lives import LifePart, RankLife, SavedTensor, StateMoment
+from gonogo.evidence.rehearsal.record import Outcome, Phase
+from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
+from gonogo.virtual.hooks.modules import ModuleTracker
+from gonogo.virtual.life import random_states
+from gonogo.virtual.life.followed_operators import BATCH, OriginMode
+from gonogo.virtual.life.inventory import Inventory
+from gonogo.virtual.memory.caching_allocator import CachingAllocator
+from gonogo.virtual.mode import VirtualMode
+from gonogo.virtual.origins import Described, Origins, label_as
+from gonogo.virtual.tensor import VirtualTensor
+from gonogo.virtual.tracing.parts import PLAIN, Parts
+
+_STATES = ("parameter", "buffer", "optimizer")
+_ALLOCATOR: Callable[..., CachingAllocator] = PLAIN.allocator
+
+
+def followed_parts(recorder: LifeRecorder) -> Parts:
+    """The parts of a session whose life is followed."""
+    return Parts(OriginMode, ModuleTracker, functools.partial(_FollowedLifecycle, recorder), _ALLOCATOR)
+
+
+class LifeRecorder:
+    """What is known of the life so far."""
+
+    def __init__(self, part: LifePart) -> None:
+        self.record = RankLife(part)
+        self._is_first = part == "first"
+        self._saved_since_step = False
+        self._drawn: dict[Any, bool] = {}
+
+    def install(self, mode: VirtualMode, life: Lifecycle, modules: ModuleTracker) -> Callable[[], None]:
+        """Follow the program of a session; returns the undo."""
+        assert isinstance(mode, OriginMode)
+        self._mode, self._life = mode, life
+        self._inventory = Inventory(modules)
+        undo = [self._inventory.install(), random_states.install(self._got, self._was_set)]
+        sys.addaudithook(self._on_audit)
+        Origins.followed = True
+        Origins.on_saved, Origins.on_read = self._on_saved, self._on_read
+        if self._is_first:
+            life.goes_on_after_save = True
+        on_root, told_of_batch = modules.on_enter_root, life.on_batch
+
+        def enter_root(root: nn.Module) -> None:
+            on_root(root)
+            if life.phase == "forward":
+                mode.on_batch_used = self._trained_on
+
+        def read(batch: Any) -> None:
+            self._label_batch(batch)
+            if told_of_batch is not None:
+                told_of_batch(batch)
+
+        modules.on_enter_root = enter_root
+        life.on_batch = read
+
+        def end() -> None:
+            Origins.followed = False
+            for one in reversed(undo):
+                one()
+
+        return end
+
+    # -- what the program does ------------------------------------------------------------
+
+    def on_forward(self) -> None:
+        """Training goes on: the second life's state is what it is now."""
+        if self._is_first:
+            if not self._drawn:
+                for held in self._inventory.held(self._life.trained_root):
+                    if held.kind != "optimizer":
+                        self._drawn[held.label] = not held.is_from_file
+                self._label()
+        elif self.record.at_start is None:
+            self.record.at_start = self._moment(trains_on=True)
+
+    def on_backward(self) -> None:
+        """The first life is killed where it goes on after a save: by now it has read the batch that came next."""
+        if self._is_first and self._saved_since_step and self._life.step:
+            self.record.killed = True
+            raise RehearsalComplete
+
+    def on_step(self) -> None:
+        """The state is new: it gets its names again."""
+        if self._is_first:
+            self._label()
+            self.record.random_got = {}
+
+    def ended(self, outcome: Outcome) -> RankLife:
+        """The record, at the program's end; one that failed before it trained has shown nothing of its state."""
+        if not self._is_first and self.record.at_start is None and outcome == "completed":
+            self.record.at_start = self._moment(trains_on=False)
+        return self.record
+
+    def _label(self) -> None:
+        label_as((held.tensor, held.label) for held in self._inventory.held(self._life.trained_root))
+
+    def _moment(self, *, trains_on: bool) -> StateMoment:
+        held = [
+            one.described(drawn=self._drawn.get(one.label, not one.is_from_file))
+            for one in self._inventory.held(self._life.trained_root)
+        ]
+        return StateMoment(self._life.step, tuple(held), tuple(self._inventory.counters()), trains_on)
+
+    # -- files ------------------------------------------------------------
+
+    def _on_saved(self, file: str, tensors: list[Described]) -> None:
+        if not self._is_first or self._life.phase == "load":
+            return
+        if not self._saved_since_step:
+            self.record.at_save = self._moment(trains_on=True)
+            self.record.batches_before_save = len(self.record.batches)
+        if any(label[0] in (*_STATES, "rank") for *_, pieces in tensors for *_, label in pieces):
+            self._saved_since_step = True
+            self._life.goes_on_with_data = True  # to the batch that comes next
+        for key, shape, dtype, pieces in tensors:
+            states = dict.fromkeys(label for _, _, label in pieces if label[0] in _STATES)
+            holds = tuple((label[0], label[1], label[2]) for label in states)
+            if holds or any(label[0] == "rank" for _, _, label in pieces):
+                self.record.saved.append(SavedTensor(file, key, shape, dtype.removeprefix("torch."), holds))
+                self._on_read(file)
+
+    def _on_audit(self, event: str, args: Any) -> None:
+        if event == "open" and Origins.followed and self._life.step and isinstance(args[2], int):
+            path = args[0]
+            if (
+                args[2] & (os.O_WRONLY | os.O_RDWR)
+                and isinstance(path, str | bytes)
+                and len(self.record.written) < 4096
+            ):
+                name = os.path.abspath(os.fsdecode(path))
+                if name not in self.record.written and not name.startswith("/dev/"):
+                    self.record.written.append(name)
+
+    def _on_read(self, file: str) -> None:
+        if file not in self.record.files:
+            self.record.files.append(file)
+
+    # -- data and random numbers ------------------------------------------------------------
+
+    def _label_batch(self, batch: Any) -> None:
+        tensors = list(_tensors_in(batch))
+        digest = hashlib.sha256()
+        for tensor in tensors:
+            known = self._mode.known_values(tensor)
+            if known is None:
+                return
+            digest.update(repr((tuple(known.shape), known.tolist())).encode())
+        label_as((tensor, (BATCH, digest.hexdigest()[:16], "")) for tensor in tensors)
+
+    def _trained_on(self, digest: str) -> None:
+        self.record.batches.append(digest)
+
+    def _got(self, kind: str, digest: str) -> None:
+        if self._is_first and self._life.phase not in ("forward", "backward"):
+            known = self.record.random_got.setdefault(kind, [])
+            if digest not in known:
+                known.append(digest)
+
+    def _was_set(self, kind: str, digest: str) -> None:
+        if not self._is_first and self.record.at_start is None:
+            known = self.record.random_set.setdefault(kind, [])
+            if digest not in known:
+                known.append(digest)
+
+
+def _tensors_in(batch: Any) -> Any:
+    if isinstance(batch, VirtualTensor):
+        yield batch
+        return
+    inner = batch if isinstance(batch, dict) else getattr(batch, "data", None)
+    values: Any = inner.values() if isinstance(inner, dict) else batch if isinstance(batch, list | tuple) else ()
+    for value in values:
+        yield from _tensors_in(value)
+
+
+class _FollowedLifecycle(Lifecycle):
+    def __init__(self, recorder: LifeRecorder, *args: Any) -> None:
+        super().__init__(*args)
+        self._recorder = recorder
+
+    def _switch(self, phase: Phase) -> None:
+        super()._switch(phase)
+        if phase == "forward" and not self.in_evaluation:
+            self._recorder.on_forward()
+        elif phase == "backward":
+            self._recorder.on_backward()
+
+    def step_done(self, optimizer: object) -> None:
+        self._recorder.on_step()
+        super().step_done(optimizer)

@@ -1,0 +1,139 @@
+"""The parts of a life's rehearsal, each alone: origins, the second command, other ranks' files, bad options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gonogo.evidence.rehearsal.life_table import life_report
+from gonogo.evidence.rehearsal.lives import HeldState, RankLife, StateMoment, StateOrigin
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
+from gonogo.finding.errors import UserError
+from gonogo.rehearse.lives import add_files_of_other_ranks, check_alone, check_life, second_command
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "gpus", "second"),
+    [
+        ("python a.py", None, None, "python a.py"),
+        ("python a.py --lr 1", "--resume out/1", None, "python a.py --lr 1 --resume out/1"),
+        ("python a.py --resume none --lr 1", "--resume out/1", None, "python a.py --resume out/1 --lr 1"),
+        ("python a.py --resume=none --lr 1", "--resume out/1", None, "python a.py --resume=out/1 --lr 1"),
+        ("python a.py --lr 1", "--resume=out/1", None, "python a.py --lr 1 --resume out/1"),
+        ("torchrun --nproc_per_node 8 a.py --lr 1", None, 4, "torchrun --nproc_per_node 4 a.py --lr 1"),
+        ("torchrun --nproc-per-node=8 a.py", None, 4, "torchrun --nproc-per-node=4 a.py"),
+        ("torchrun --nproc_per_node 8 a.py", "--nproc_per_node 2", 4, "torchrun --nproc_per_node 2 a.py"),
+        ("accelerate launch --num_processes 8 a.py", None, 4, "accelerate launch --num_processes 4 a.py"),
+        ("python a.py", "trainer.resume_mode=auto", None, "python a.py trainer.resume_mode=auto"),
+        ("python a.py --resume --lr 1", "--resume", None, "python a.py --resume --lr 1"),
+    ],
+)
+def test_the_second_command(command: str, words: str | None, gpus: int | None, second: str) -> None:
+    assert " ".join(second_command(command.split(), words, gpus)) == second
+
+
+@pytest.mark.parametrize(
+    "life", ["train", "train,save", "resume,save,kill", "save,kill,resume,save", "", "save,kill,reusme"]
+)
+def test_stages_that_are_none(life: str) -> None:
+    with pytest.raises(UserError, match="--life"):
+        check_life(life, None, None)
+
+
+def test_options_that_do_not_go_together() -> None:
+    assert check_life(None, None, None) == ()
+    assert check_life("Train, save,kill,resume", None, None) == ("train", "save", "kill", "resume")
+    with pytest.raises(UserError, match="merge: not rehearsed yet"):
+        check_life("save,kill,resume,merge", None, None)
+    with pytest.raises(UserError, match="--resume-on needs --life"):
+        check_life(None, "4xH100-80G", None)
+    with pytest.raises(UserError, match="--resume-with needs --life"):
+        check_life(None, None, "--resume")
+    with pytest.raises(UserError, match="--ray"):
+        check_alone(("save",), "auto", viewers=False)
+    with pytest.raises(UserError, match="No closing quotation"):
+        second_command(["python", "a.py"], "'out", None)
+
+
+def _rank(rank: int, *written: str) -> RankRecord:
+    return RankRecord(rank, rank, f"cuda:{rank}", "completed", life=RankLife("first", written=list(written)))
+
+
+def test_files_of_ranks_that_were_not_run(tmp_path: Path) -> None:
+    """Named as ranks 0 and 1 name theirs; what one rank writes alone, and what is no file of a rank, is left alone."""
+    folder = tmp_path / "out"
+    folder.mkdir()
+    first = ["zero_pp_rank_0_mp_rank_00_optim.pt", "rng_state_0.pth", "__0_0.distcp", "model_1.pt"]
+    second = ["zero_pp_rank_1_mp_rank_00_optim.pt", "rng_state_1.pth", "__1_0.distcp", "log_1.txt"]
+    for name in (*first, *second):
+        (folder / name).write_text(name)
+    ranks = [_rank(0, *(f"/out/{name}" for name in first)), _rank(1, *(f"/out/{name}" for name in second))]
+    (told,) = add_files_of_other_ranks(tmp_path, ranks, 4)
+    made = sorted(path.name for path in folder.iterdir() if path.name not in (*first, *second))
+    assert made == [
+        *("__2_0.distcp", "__3_0.distcp", "rng_state_2.pth", "rng_state_3.pth"),
+        *("zero_pp_rank_2_mp_rank_00_optim.pt", "zero_pp_rank_3_mp_rank_00_optim.pt"),
+    ]
+    assert (folder / "rng_state_3.pth").read_text() == "rng_state_1.pth"
+    assert "ranks 2-3" in told.en
+    assert list(add_files_of_other_ranks(tmp_path, ranks, 2)) == []
+    (missing,) = add_files_of_other_ranks(tmp_path, ranks[:1], 4)
+    assert "--ranks 0,1" in missing.en
+
+
+def _lives(had: HeldState, has: HeldState | None, others: tuple[HeldState, ...] = ()) -> RehearsalRecord:
+    accelerator = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 1 << 30)
+
+    def record(*ranks: RankRecord) -> RehearsalRecord:
+        return RehearsalRecord(["python", "a.py"], "/x", len(ranks), 1, 1, accelerator, 2, None, ranks=list(ranks))
+
+    def rank(number: int, life: RankLife) -> RankRecord:
+        return RankRecord(number, number, f"cuda:{number}", "completed", life=life)
+
+    second = [has, *others]
+    ranks = [
+        rank(number, RankLife("second", at_start=StateMoment(0, (one,) if one is not None else ())))
+        for number, one in enumerate(second)
+    ]
+    both = record(*ranks)
+    both.first_life = record(rank(0, RankLife("first", at_save=StateMoment(2, (had,)))))
+    return both
+
+
+def _status(had: HeldState, has: HeldState | None, *others: HeldState) -> str:
+    report = life_report(_lives(had, has, others))
+    assert report is not None
+    return report.states[0].status
+
+
+def _moment(*origins: StateOrigin, dtype: str = "float32", name: str = "a") -> HeldState:
+    return HeldState("optimizer", name, (8,), dtype, "exp_avg", origins=origins)
+
+
+def test_what_became_of_a_state() -> None:
+    own = StateOrigin("optimizer", "exp_avg", "a", "ck.pt")
+    assert _status(_moment(), _moment(own)) == "restored"
+    assert _status(_moment(), _moment(StateOrigin("optimizer", "exp_avg", "b", "ck.pt"))) == "other-state"
+    assert _status(_moment(), _moment(StateOrigin("optimizer", "exp_avg_sq", "a", "ck.pt"))) == "other-state"
+    assert _status(_moment(), _moment(own, dtype="bfloat16")) == "other-dtype"
+    assert _status(_moment(), _moment(StateOrigin("optimizer", "exp_avg", "a", "ck.pt", "", 0.5))) == "partly"
+    assert _status(_moment(), None) == "not-written"
+    flat = "group 0, tensor 0"
+    padded = StateOrigin("optimizer", "exp_avg", flat, "ck.pt", "", 0.8)
+    assert _status(_moment(name=flat), _moment(padded, name=flat)) == "restored"
+    from_first, unknown = StateOrigin("rank", "", "0"), StateOrigin("rank", "", "7")
+    assert _status(_moment(), _moment(own), _moment(from_first)) == "restored"
+    assert _status(_moment(), _moment(), _moment(from_first)) == "not-written"
+    assert _status(_moment(), _moment(unknown)) == "unknown"
+
+
+def test_weights_that_are_frozen() -> None:
+    def weight(*origins: StateOrigin, drawn: bool = False) -> HeldState:
+        return HeldState("parameter", "w", (8,), "float32", trained=False, drawn=drawn, origins=origins)
+
+    assert _status(weight(), weight(StateOrigin("base", file="model.safetensors"))) == "unchanged"
+    assert _status(weight(drawn=True), weight()) == "drawn-anew"
+    assert _status(weight(drawn=True), weight(StateOrigin("parameter", "", "w", "ck.pt"))) == "restored"
+    master = StateOrigin("optimizer", "weights", "group 0, tensor 0", "ck.pt")
+    assert _status(weight(), weight(master)) == "restored", "the copy that the optimizer steps is the same numbers"

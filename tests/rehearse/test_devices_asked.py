@@ -1,0 +1,27 @@
+"""A training asks nvidia-smi for its GPUs, and gets those of the machine that is rehearsed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gonogo.evidence.environment.hardware import machine_from
+from gonogo.rehearse.launch.launch import Surroundings
+from gonogo.rehearse.shell.devices import put_in
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        ("-L", "GPU 0: NVIDIA H100 80GB HBM3"),
+        ("--query-gpu=count,index --format=csv,noheader", "2, 0\n2, 1\n"),
+        ("--query-gpu=driver_version --format=csv,noheader -i 0", "580."),
+        ("", "NVIDIA-SMI"),
+    ],
+)
+def test_a_program_that_asks_is_answered(tmp_path: Path, arguments: str, answer: str) -> None:
+    folder = put_in(tmp_path / "programs", Surroundings.of(machine_from("2xH100-80G", None, None, 1), None))
+    asked = [str(folder / "nvidia-smi"), *arguments.split()]
+    assert answer in subprocess.run(asked, capture_output=True, text=True, check=True).stdout
