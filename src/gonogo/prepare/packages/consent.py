@@ -52,7 +52,7 @@ _HEAD = Text(
     "folder {folder}",
     "{file} 要求的软件包本机没有：将安装 {count} 个{size}，放在 gonogo 自己的目录 {folder}",
 )
-_SIZE = Text(" (up to {size} to download)", "（最多需下载 {size}）")
+_SIZE = Text(" ({size} to download at most)", "（最多需下载 {size}）")
 _PACKAGES_FROM_HOST = Text("  from {host}: {names}", "  来自 {host}：{names}")
 _THIS_MACHINE = Text("local files", "本机文件")
 _BUILT = Text("  built from source on this machine, confined: {names}", "  在本机受限环境中构建：{names}")
