@@ -27,8 +27,11 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, micro_batches: Micro
 
         one_more = False
         """Whether a batch is still to come: accelerate reads one ahead."""
+        has_saved = False
+        """Whether it was told to evaluate and to save, after the last rehearsed step."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.has_saved = False
             if _is_on(args, "eval_strategy", "evaluation_strategy"):
                 life.expect("evaluate")
             if _is_on(args, "save_strategy"):
@@ -39,7 +42,8 @@ def _follow(patches: Patches, module: Any, life: Lifecycle, micro_batches: Micro
             reads_on = life.enough and life.reads_on
             if life.enough and not reads_on and not self.one_more:
                 control.should_training_stop = not life.goes_on_with_data or life.step > life.target
-                control.should_log = True
+            if life.enough and not self.has_saved:  # the data may end with the loop, where nothing is told any more
+                control.should_log = self.has_saved = True
                 if _is_on(args, "eval_strategy", "evaluation_strategy"):
                     control.should_evaluate = True
                 if _is_on(args, "save_strategy"):

@@ -163,20 +163,22 @@ def _note(kind: Kind, name: Any) -> None:
 
 
 def _audit(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _CURRENT:
+    lookups = _CURRENT[-1:]  # another thread may end them meanwhile
+    if not lookups:
         return
+    current = lookups[0]
     position = _READING.get(event)
     if position is None:
         if event == "os.rename" and isinstance(arguments[1], (str, bytes, os.PathLike)):
             if not _is_own(sys._getframe(1)):
-                _CURRENT[-1].wrote(os.fsdecode(arguments[1]))
+                current.wrote(os.fsdecode(arguments[1]))
         elif event == "subprocess.Popen":
             _program(arguments[0], arguments[1])
         return
     path = arguments[position]
     if event == "open" and not _is_read(arguments):
         if isinstance(path, (str, bytes, os.PathLike)) and not _is_own(sys._getframe(1)):
-            _CURRENT[-1].wrote(os.fsdecode(path))
+            current.wrote(os.fsdecode(path))
         return
     with contextlib.suppress(TypeError, ValueError):
         text = os.fsdecode("." if path is None else path)
@@ -184,9 +186,9 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
             return  # a database of the process's own
         if text.startswith("file:"):
             text = text[5:].partition("?")[0]
-        _CURRENT[-1].look(text.removesuffix(FOR_MODULES))
+        current.look(text.removesuffix(FOR_MODULES))
         if event in ("os.scandir", "os.listdir") and not text.endswith(FOR_MODULES):
-            _CURRENT[-1].listed(text)
+            current.listed(text)
 
 
 def _is_own(frame: FrameType | None) -> bool:
