@@ -81,8 +81,12 @@ def rehearsed(request: RehearsalRequest, on_progress: OnProgress | None = None) 
     reading.start()
     record = run.rehearse(request, on_progress)
     reading.join()
-    # What was replaced for the rehearsal's sake (torch by a build for the CPU) stays what the files ask for.
-    if laid_over := {name: version for name, version in record.laid_over.items() if name not in record.differing}:
+    # What was replaced for the rehearsal's sake stays what the files ask for, and the build (torch's +cpu) is this
+    # machine's alone.
+    laid_over = {
+        name: version.partition("+")[0] for name, version in record.laid_over.items() if name not in record.differing
+    }
+    if laid_over:
         read(laid_over, not record.whole_environment)
     files = found[-1] if found else NO_STATIC_FINDINGS
     if request.environment is None:
