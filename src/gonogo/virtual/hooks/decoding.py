@@ -40,8 +40,8 @@ _PERIOD = 8
 """Tokens after which a layer does the same again."""
 _WHAT = Text("{counted} of {total} calls of layers in generate", "generate 中 {total} 次层调用里的 {counted} 次")
 _WHY = Text(
-    "counted, not run: each would do for its token what the call before it did (use --every to run them)",
-    "只计数、未运行：每次对其 token 所做的与前一次相同（使用 --every 逐个运行）",
+    "counted, not run: each would do for its token what calls before it did (use --every to run them)",
+    "只计数、未运行：每次对其 token 所做的与之前的相同（使用 --every 逐个运行）",
 )
 
 
@@ -239,7 +239,7 @@ class Decoding:
         grown = [grown_numbers(old, one.numbers()) for one, old in zip(tallies, before, strict=True)]
         results = _kept(result)
         tells = not reads.any and (ledger.branches, ledger.made_numbers) == assumed
-        if results is None or arguments is None or any(None in one for one in updates) or not tells:
+        if results is None or any(None in one for one in updates) or not tells:
             layer.ran.pop(layer.calls % _PERIOD, None)
             return result
         live = self._bytes()
@@ -287,18 +287,18 @@ class Decoding:
 
 
 def _layers_of(model: torch.nn.Module) -> Iterator[Any]:
-    """The modules in the outermost lists of modules, but those with hooks, replaced ``forward`` or compiled."""
+    """The modules in the outermost lists of modules, but those whose calls something else has a part in."""
     for child in model.children():
         if not isinstance(child, torch.nn.ModuleList):
             yield from _layers_of(child)
             continue
-        for layer in child:
-            parts = list(layer.modules())
-            hooks = [
-                one for part in parts for one in (*part._forward_hooks.values(), *part._forward_pre_hooks.values())
-            ]
-            if not hooks and all(part._compiled_call_impl is None for part in parts):
-                yield layer
+        yield from (layer for layer in child if all(map(_decides_alone, layer.modules())))
+
+
+def _decides_alone(part: Any) -> bool:
+    """Whether a call is its class's ``forward`` alone: no hooks, nothing in its place, not compiled."""
+    is_hooked = part._forward_hooks or part._forward_pre_hooks
+    return not is_hooked and "forward" not in vars(part) and part._compiled_call_impl is None
 
 
 def _is_power_of_two(number: int) -> bool:
