@@ -145,7 +145,9 @@ def _after_rehearsal(report: Report, call: Invocation) -> Next:
     if (fixing := _fixing(report, call)) is not None:
         return fixing
     if report.verdict is Verdict.NO_GO:
-        return Next(_gonogo("cure", call), _FINDS_CURE) if call.command else _explained(report)
+        is_of_life = report.rehearsal is not None and report.rehearsal.life is not None  # cure rehearses no second life
+        is_cured = call.command and not is_of_life
+        return Next(_gonogo("cure", call), _FINDS_CURE) if is_cured else _explained(report)
     likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
     if likely:
         return _explained(report)
