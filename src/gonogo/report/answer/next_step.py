@@ -145,7 +145,7 @@ def _after_rehearsal(report: Report, call: Invocation) -> Next:
     if (fixing := _fixing(report, call)) is not None:
         return fixing
     if report.verdict is Verdict.NO_GO:
-        is_of_life = report.rehearsal is not None and report.rehearsal.life is not None  # cure rehearses no second life
+        is_of_life = report.rehearsal is not None and report.rehearsal.life is not msgspec.UNSET  # cure has one life
         is_cured = call.command and not is_of_life
         return Next(_gonogo("cure", call), _FINDS_CURE) if is_cured else _explained(report)
     likely = [one for one in _errors(report) if one.certainty is Certainty.LIKELY]
