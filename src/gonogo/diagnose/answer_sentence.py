@@ -83,7 +83,7 @@ _NO_CLAUSE = compiled_when_used(
 )
 
 
-_NAMED_BY_THE_CAUSE = ("python-package-version-mismatch",)
+_NAMED_BY_THE_CAUSE = ("python-package-version-mismatch", "torchvision-of-other-torch")
 """Hazards of which the title is general, and the cause names the packages."""
 
 
