@@ -14,6 +14,8 @@ from gonogo.finding.log_answer import Clue, CluePlace
 _SLICE = Pattern(r"start \(?(\d{1,12})\)? ?\+ ?length \(?(\d{1,12})\)? exceeds dimension size \(?(\d{1,12})\)?")
 _WORD = compiled_when_used(r"[a-z]{3,}")
 _NO_FEATURE = frozenset(("use", "enable", "with", "the", "num", "size", "model", "training", "train", "core", "data"))
+_EMPTY_TENSOR = compiled_when_used(r"\b0-dim tensor|0-D tensor|input of size 0\b|size \[0\]|has zero elements")
+_PARAMETERS_AWAY = ("offload_param", "nvme_path", "zenflow")
 _OFF = ("false", "0", "none", "no", "null", "")
 _FRAMES = 3
 _MAX = 2
@@ -31,16 +33,17 @@ def of_slices(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     if size == length and start % length == 0:
         yield Clue(
             Text(
-                "A weight came with {size} entries where its {whole} are expected (part {part} of {length} is cut out "
-                "of it): the trainer sent one shard of a tensor-parallel weight, not the whole. Gather the parameter "
-                "over its (expert) tensor-parallel group before it is sent, or use the same parallel size in trainer "
-                "and engine; a release whose layers mark such parameters as sharded gathers them",
-                "收到的权重只有 {size} 项，而应有至少 {whole} 项（要从中取出第 {part} 份，每份 {length} 项）：训练端发"
-                "送的是"
-                "张量并行权重的一个分片，而不是完整权重。发送前在其（专家）张量并行组内聚合该参数，或让训练端与推理引"
-                "擎使用相"
-                "同的并行数；会把此类参数标记为分片的版本会自动聚合",
-            ).format(size=size, whole=start + length, part=start // length + 1, length=length),
+                "A weight came with {size} entries where at least {whole} are expected (those from {start} on are cut "
+                "out of "
+                "it): the trainer sent one shard of a tensor-parallel weight, not the whole. Gather the parameter over "
+                "its (expert) tensor-parallel group before it is sent, or use the same parallel size in trainer and "
+                "engine; a release whose layers mark such parameters as sharded gathers them",
+                "收到的权重只有 {size} 项，而应有至少 {whole} 项（要取出从 {start} 起的部分）：训练端发送的是张量并行"
+                "权重的一"
+                "个分片，而不是完整权重。发送前在其（专家）张量并行组内聚合该参数，或让训练端与推理引擎使用相同的并行"
+                "数；会把"
+                "此类参数标记为分片的版本会自动聚合",
+            ).format(size=size, whole=start + length, start=start),
             (place,),
             decides=True,
         )
@@ -55,6 +58,26 @@ def of_slices(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         ).format(length=length, start=start, size=size),
         (place,),
         decides=True,
+    )
+
+
+def of_placeholders(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A tensor without dimensions or entries where ZeRO-3 keeps parameters apart."""
+    raised = facts.chain[-1] if facts.chain else None
+    if raised is None or log.setup.zero_stage != 3 or not _EMPTY_TENSOR.search(raised.message.text):
+        return
+    offload = next((one for one in settings_of(log) if one.last_name in _PARAMETERS_AWAY), None)
+    yield Clue(
+        Text(
+            "Under ZeRO-3 a parameter is a placeholder without entries outside its module's forward and backward{away}"
+            ": "
+            "the line reads one as if it were whole. Use stage 2, keep parameters on the GPU, or gather it there "
+            "(deepspeed.zero.GatheredParameters)",
+            "ZeRO-3 下，参数在其模块的前向与反向之外只是没有数据的占位符{away}：出错的行把它当作完整的参数读取。请用 s"
+            "tage 2、"
+            "把参数留在 GPU 上，或在该处聚合它（deepspeed.zero.GatheredParameters）",
+        ).format(away=Text(f" ({offload.name} is on)", f"（启用了 {offload.name}）") if offload is not None else ""),
+        (CluePlace(raised.log, raised.line), *((offload.place,) if offload is not None and offload.place else ())),
     )
 
 
