@@ -20,11 +20,12 @@ _ALLOWED = compiled_when_used(
 )
 _VALUES = compiled_when_used(r"[\"'`]([^\"'`\n]{1,80})[\"'`]")
 _UNREGISTERED = compiled_when_used(
-    r"(?i)^(?P<kind>[A-Za-z][\w -]{2,60}?)[: ]+[\"'`]?(?P<name>[\w.-]{2,60})[\"'`]?,? (?:is |was |has )?"
-    r"not (?:been )?(?:registered|found in (?:the )?registry)\b"
+    r"(?i)^(?!the |this |that |an? |your )(?P<kind>[A-Za-z][\w -]{2,60}?)[: ]+"
+    r"[\"'`]?(?P<name>[\w.-]{2,60})[\"'`]?,? (?:is |was |has )?"
+    r"not (?:been )?(?:registered|found in (?:the )?registry)(?= (?:in|with|as|by)\b|[.,;: ]*$|[.,;:])"
 )
 _NOT_THERE = compiled_when_used(
-    r"(?i)^(?P<kind>template|attention (?:implementation|backend)|chat template|dataset|model type|reward function"
+    r"(?i)^(?P<kind>attention (?:implementation|backend)|model type|reward function|loss function"
     r"|advantage estimator|loss type|optimizer|scheduler) [\"'`]?(?P<name>[\w.-]{2,60})[\"'`]? "
     r"(?:does not exist|is unknown|is not (?:supported|available|recognized))"
 )
@@ -48,7 +49,7 @@ _FLOATS = {**_HALVES, "float": "float32", "float32": "float32"}
 _MASKED = compiled_when_used(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)(\[[^\]]{1,40}\])? ?(?:==|!=|>|<)")
 _TOO_MANY = compiled_when_used(r"too many indices for tensor of dimension (\d)")
 _WITHOUT_ALSO = compiled_when_used(
-    r"(?i)(?:cannot|can't|can not|must not) [^.\n]{3,160}? without (?:also )?(\w{2,30}ing [^.\n]{2,120}?)"
+    r"(?i)(?:cannot|can't|can not|must not) [^.\n]{3,160}? without (?:also )?(\w{2,30}ing [^.\n]{1,120}?)"
     r"(?: because| since|, |\.|$)"
 )
 _COLUMNS = {

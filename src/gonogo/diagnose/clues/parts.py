@@ -69,13 +69,11 @@ def of_placeholders(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     offload = next((one for one in settings_of(log) if one.last_name in _PARAMETERS_AWAY), None)
     yield Clue(
         Text(
-            "Under ZeRO-3 a parameter is a placeholder without entries outside its module's forward and backward{away}"
-            ": "
-            "the line reads one as if it were whole. Use stage 2, keep parameters on the GPU, or gather it there "
-            "(deepspeed.zero.GatheredParameters)",
-            "ZeRO-3 下，参数在其模块的前向与反向之外只是没有数据的占位符{away}：出错的行把它当作完整的参数读取。请用 s"
-            "tage 2、"
-            "把参数留在 GPU 上，或在该处聚合它（deepspeed.zero.GatheredParameters）",
+            "Under ZeRO-3 a parameter is a placeholder without entries outside its module's forward and "
+            "backward{away}: the line reads one as if it were whole. Use stage 2, keep parameters on the GPU, or "
+            "gather it there (deepspeed.zero.GatheredParameters)",
+            "ZeRO-3 下，参数在其模块的前向与反向之外只是没有数据的占位符{away}：出错的行把它当作完整的参数读取。"
+            "请用 stage 2、把参数留在 GPU 上，或在该处聚合它（deepspeed.zero.GatheredParameters）",
         ).format(away=Text(f" ({offload.name} is on)", f"（启用了 {offload.name}）") if offload is not None else ""),
         (CluePlace(raised.log, raised.line), *((offload.place,) if offload is not None and offload.place else ())),
     )
