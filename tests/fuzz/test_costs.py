@@ -103,6 +103,12 @@ FILES = {
     "a list in Python": ("train.py", b"import torch\nx = [" + many(b"1,", 500_000) + b"]\n", ""),
     "calls in Python": ("train.py", b"import torch\n" + many(b"f(x)\n", 500_000), ""),
     "megabytes of Python": ("train.py", b"import torch\n" + many(b"f(x)\n"), "KiB"),
+    "steps in one loop": (
+        "train.py",
+        b"import deepspeed\nengine = deepspeed.initialize(model=m, config={'zero_optimization': {'stage': 3}})[0]\n"
+        b"for batch in data:\n" + many(b"    engine.backward(engine(batch))\n", 200_000),
+        "",
+    ),
     "one line of clipping": (
         "train.py",
         b"import torch, deepspeed\nmodel = deepspeed.initialize(config='ds.json')[0]\n"
