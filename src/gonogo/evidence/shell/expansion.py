@@ -46,7 +46,7 @@ _FILES = Text("`{text}` stands for whichever files are there", "`{text}` 代表�
 _MAX_DEPTH = 24
 _MAX_TEXT = 1024
 _PATTERN = re.compile(r"[*?[]")
-# Patterns beyond this aren't matched. A path has 4,096 bytes at most, and each bracket that nothing closes costs Python's
+# Patterns beyond this aren't matched: a path has 4,096 bytes at most, and each bracket that nothing closes costs
 # fnmatch a walk to the pattern's end.
 _LONGEST_PATTERN = 4096
 _MOST_BRACKETS = 64
