@@ -93,6 +93,8 @@ def of_modules(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             wanted = [word for word in _WORD.findall(setting.last_name.lower()) if word not in _NO_FEATURE]
             if len(wanted) < 2 or setting.last_name in told or setting.value.strip().lower() in _OFF:
                 continue
+            if setting.value.strip() == "1" and setting.last_name.endswith(("size", "degree")):
+                continue  # a parallelism of one is none
             if not all(any(_alike(word, one) for one in words) for word in wanted):
                 continue
             told.append(setting.last_name)
