@@ -78,6 +78,7 @@ def keep_work(row: dict[str, Any], record: Path) -> None:
     last = max(whole, default=0)
     parts = [part for part in rank["work"] if part["step"] == last and part["phase"] in _OF_A_STEP]
     line = {"row": title(row), "gpus": row["gpus"], "rank": rank["rank"], "work": parts}
+    line |= {"pipeline": rank.get("pipeline", [1, 1, 1]), "stage": (rank.get("as_run") or {}).get("stage")}
     lines = WORK.read_text(encoding="utf-8").splitlines() if WORK.exists() else []
     kept = {**{json.loads(one)["row"]: one for one in lines}, title(row): json.dumps(line, separators=(",", ":"))}
     WORK.write_text("".join(f"{kept[name]}\n" for name in sorted(kept)), encoding="utf-8")

@@ -21,6 +21,8 @@ from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, OPERATOR_SECOND
 
 CALL_SECONDS = 100e-6
 """That the process takes for a collective."""
+FETCH_SECONDS = 800e-6
+"""The same under ZeRO-3, which looks up, gathers and lets go of a module's parameters in Python."""
 COLLECTIVE_SECONDS = 20e-6
 """The least that a collective takes on the accelerators, whatever it sends."""
 EXPOSED = 0.5
@@ -48,8 +50,14 @@ def last_whole_step(work: Sequence[PhaseWork]) -> list[PhaseWork]:
     return [part for part in work if part.step == last and part.phase in OF_A_STEP]
 
 
-def seconds_of(parts: Sequence[PhaseWork], speed: Speed, pipeline: tuple[int, int, int]) -> float:
-    """Seconds of the parts of one step; ``pipeline``: stages, micro-batches, parts of the model on each rank."""
+def seconds_of(
+    parts: Sequence[PhaseWork], speed: Speed, pipeline: tuple[int, int, int], *, gathers: bool = False
+) -> float:
+    """Seconds of the parts of one step.
+
+    ``pipeline``: stages, micro-batches, parts of the model on each rank; ``gathers``: whether it is ZeRO-3's.
+    """
+    call_seconds = FETCH_SECONDS if gathers else CALL_SECONDS
     stages, micro_batches, chunks = pipeline
     waiting = (stages - 1) / max(micro_batches * chunks, 1)
     network_bytes = min(speed.link_bytes, NETWORK_BYTES)
@@ -59,7 +67,7 @@ def seconds_of(parts: Sequence[PhaseWork], speed: Speed, pipeline: tuple[int, in
         launching = part.operators * OPERATOR_SECONDS
         for key, (calls, sent) in part.collectives.items():
             operator, ranks, spans_nodes, goes_on = read_collective_key(key)
-            launching += calls * CALL_SECONDS
+            launching += calls * call_seconds
             taken = collective_seconds(operator, sent, ranks or 1, network_bytes if spans_nodes else speed.link_bytes)
             if ranks and ranks > 1:
                 taken += calls * COLLECTIVE_SECONDS
@@ -75,7 +83,7 @@ def _of_rank(rank: RankRecord, record: RehearsalRecord, speed: Speed) -> float |
     device = offload_device(rank.deepspeed_config, "offload_optimizer")
     share = rank.parameter_count / record.world_size if device is not None else 0.0
     return step_time(
-        compute=seconds_of(parts, speed, rank.pipeline),
+        compute=seconds_of(parts, speed, rank.pipeline, gathers=rank.as_run is not None and rank.as_run.stage == 3),
         communication=0.0,
         to_host_bytes=sum(part.to_host_bytes for part in parts),
         from_host_bytes=sum(part.from_host_bytes for part in parts),
