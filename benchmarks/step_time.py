@@ -34,11 +34,21 @@ from gonogo.evidence.rehearsal.work import PhaseWork  # noqa: E402
 from gonogo.trials.plan import rehearsed_step  # noqa: E402
 from gonogo.virtual.tracing import operator_time  # noqa: E402
 from gonogo.virtual.tracing.operator_time import operator_seconds  # noqa: E402
+from gonogo.virtual.tracing.work import LIBRARY  # noqa: E402
 
 _PAGES = {"en": "accuracy.md", "zh": "accuracy.zh-CN.md"}
 _APART = 0.1
 _SCALES = (0.7, 0.8, 0.9, 0.95, 1.05, 1.1, 1.2, 1.4)
-_FITTED = ("OPERATOR_SECONDS", "CALL_SECONDS", "FETCH_SECONDS", "COLLECTIVE_SECONDS", "EXPOSED")
+_FITTED = (
+    "OPERATOR_SECONDS",
+    "HOOKED_SECONDS",
+    "LIBRARY_SECONDS",
+    "CALL_SECONDS",
+    "FETCH_SECONDS",
+    "COLLECTIVE_SECONDS",
+    "EXPOSED",
+    "OVERLAP",
+)
 
 
 class Row(NamedTuple):
@@ -72,17 +82,23 @@ class Row(NamedTuple):
 def _timed(part: PhaseWork, speed: Speed) -> PhaseWork:
     """The part with its kernels' seconds by the constants as they are now: what a rehearsal would have counted."""
     longer = shorter = 0.0
-    short = operators = 0
+    short = operators = library = 0
     for kind, flops, moved, count in part.kernels:
         seconds = operator_seconds(flops, moved, speed, kind)
         operators += count
+        library += count if kind.startswith(LIBRARY) else 0
         if seconds > operator_time.LAUNCH_SECONDS:
             longer += seconds * count
         else:
             shorter += seconds * count
             short += count
     return msgspec.structs.replace(
-        part, long_seconds=longer, short_seconds=shorter, short_operators=short, operators=operators
+        part,
+        long_seconds=longer,
+        short_seconds=shorter,
+        short_operators=short,
+        operators=operators,
+        library_calls=library,
     )
 
 

@@ -70,9 +70,10 @@ def keep(result: dict[str, Any]) -> None:
 def keep_work(row: dict[str, Any], record: Path) -> None:
     """Put what the rank that was counted computes and moves in one step into its row's place in ``work.jsonl``."""
     found = json.loads(record.read_text(encoding="utf-8"))
-    rank = next((one for one in found["ranks"] if one.get("work")), None)
-    if rank is None:
+    counted = [one for one in found["ranks"] if one.get("work")]
+    if not counted:
         return
+    rank = max(counted, key=lambda one: sum(part["long_seconds"] for part in one["work"]))
     whole = {part["step"] for part in rank["work"] if part["phase"] == "backward"}
     whole &= {part["step"] for part in rank["work"] if part["phase"] == "step"}
     last = max(whole, default=0)

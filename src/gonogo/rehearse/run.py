@@ -249,7 +249,7 @@ class _Job:
             ranks, note = with_each_shape(ranks, looked)
             self.notes.append(note)
         with self._world() as world:
-            assignments = [self._assignment(rank, world, counts=rank == min(ranks)) for rank in ranks]
+            assignments = [self._assignment(rank, world, counts=rank in (min(ranks), max(ranks))) for rank in ranks]
             request.viewers.check_ranks(len(assignments))
             records, divergence = _run_assigned(self.pool, assignments, self.deadline, self.progress, self.log)
             if world is not None:

@@ -23,6 +23,8 @@ class PhaseWork(msgspec.Struct, frozen=True):
     """By operator: calls, and bytes that this rank sent. See :func:`collective_key`."""
     operators: int = 0
     """All that were launched on the accelerator."""
+    library_calls: int = 0
+    """Of them, those of libraries with kernels of their own (Transformer Engine, flash-attn): each is much Python."""
     kernels: list[tuple[str, int, int, int]] = []
     """What ran on the accelerator: operator, FLOPs, bytes, how often; of what was run, not of what was only counted."""
 

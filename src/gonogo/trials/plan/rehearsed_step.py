@@ -1,10 +1,10 @@
 """How long a step of a rehearsed program takes, by what its ranks computed, moved and sent in the last whole one.
 
 Kernels take the time of :mod:`gonogo.virtual.tracing.operator_time`; the process that launches them takes its own, and
-a phase takes the longer of the two: small models wait for Python. Collectives that the program waits for come on top;
-of those that it goes on beside, the part that :data:`EXPOSED` says. A pipeline waits at its ends as long as its
-schedule says. Its constants are fitted to half of the published rows (``benchmarks/step_time.py``), and judged on the
-other half.
+a phase takes little more than the longer of the two: small models wait for Python. Collectives that the program waits
+for come on top; of those that it goes on beside, the part that :data:`EXPOSED` says. A pipeline waits at its ends as
+long as its schedule says. The constants are fitted to half of the published rows (``benchmarks/step_time.py``), and
+judged on the other half.
 """
 
 from __future__ import annotations
@@ -19,14 +19,22 @@ from gonogo.finding.errors import UserError
 from gonogo.trials.plan.roofline import NETWORK_BYTES, collective_seconds, step_time
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, OPERATOR_SECONDS
 
-CALL_SECONDS = 100e-6
+LIBRARY_SECONDS = 110e-6
+"""That it takes besides for a call of a library with kernels of its own, as Transformer Engine's are."""
+CALL_SECONDS = 5e-6
 """That the process takes for a collective."""
-FETCH_SECONDS = 800e-6
-"""The same under ZeRO-3, which looks up, gathers and lets go of a module's parameters in Python."""
-COLLECTIVE_SECONDS = 20e-6
+FETCH_SECONDS = 400e-6
+"""The same under ZeRO-3, which gathers a module's parameters and lets go of them in Python."""
+HOOKED_SECONDS = 65e-6
+"""What an operator takes under ZeRO-3, whose hooks stand before and behind each module."""
+COLLECTIVE_SECONDS = 65e-6
 """The least that a collective takes on the accelerators, whatever it sends."""
 EXPOSED = 0.5
 """Of the time of collectives that the program goes on beside: what computing doesn't hide."""
+
+OVERLAP = 1.9
+"""How well launching and computing hide each other: the larger, the nearer to the longer of the two. Reads of values
+in between make either wait for the other."""
 
 OF_A_STEP = ("forward", "backward", "step")
 
@@ -58,21 +66,23 @@ def seconds_of(
     ``pipeline``: stages, micro-batches, parts of the model on each rank; ``gathers``: whether it is ZeRO-3's.
     """
     call_seconds = FETCH_SECONDS if gathers else CALL_SECONDS
+    operator_seconds = HOOKED_SECONDS if gathers else OPERATOR_SECONDS
     stages, micro_batches, chunks = pipeline
     waiting = (stages - 1) / max(micro_batches * chunks, 1)
     network_bytes = min(speed.link_bytes, NETWORK_BYTES)
     total = 0.0
     for part in parts:
         computing = part.long_seconds + max(part.short_seconds, part.short_operators * LAUNCH_SECONDS)
-        launching = part.operators * OPERATOR_SECONDS
+        launching = part.operators * operator_seconds + part.library_calls * LIBRARY_SECONDS
         for key, (calls, sent) in part.collectives.items():
             operator, ranks, spans_nodes, goes_on = read_collective_key(key)
-            launching += calls * call_seconds
+            launching += calls * (CALL_SECONDS if ranks == 1 else call_seconds)
             taken = collective_seconds(operator, sent, ranks or 1, network_bytes if spans_nodes else speed.link_bytes)
             if ranks and ranks > 1:
                 taken += calls * COLLECTIVE_SECONDS
             computing += taken * (EXPOSED if goes_on else 1.0)
-        total += max(computing, launching) * (1.0 if part.phase == "step" else 1.0 + waiting)
+        both = (computing**OVERLAP + launching**OVERLAP) ** (1 / OVERLAP)
+        total += both * (1.0 if part.phase == "step" else 1.0 + waiting)
     return total
 
 

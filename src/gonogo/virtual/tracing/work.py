@@ -34,6 +34,7 @@ class _Work:
         self.from_host_bytes = 0
         self.collectives: dict[str, list[int]] = defaultdict(lambda: [0, 0])
         self.operators = 0
+        self.library_calls = 0
         self.kernels: Counter[tuple[str, int, int]] = Counter()
 
 
@@ -41,6 +42,8 @@ _WITHOUT_KERNEL = frozenset(
     {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_", "resize_"}
 )
 """Operators that launch nothing: they ask the allocator, or only change what a tensor is."""
+LIBRARY = "library"
+"""What the kinds of kernels begin with that a library of its own launches."""
 _watched: list[_WorkMode] = []
 
 
@@ -60,7 +63,8 @@ def counting() -> contextlib.AbstractContextManager[object]:
 def computed(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
     """Count a kernel that has a stand-in: no operator of PyTorch's goes by for it. See ``kernels.flops.Computed``."""
     for mode in _watched:
-        mode.count(flops, operands, kind, done)
+        mode.count(flops, operands, f"{LIBRARY} {kind}".rstrip(), done)
+        mode.called_library()
 
 
 def phases() -> tuple[PhaseWork, ...]:
@@ -89,7 +93,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 step, phase, work.flops, work.memory_bytes, work.long_seconds, work.short_seconds, work.short_operators,
                 work.to_host_bytes, work.from_host_bytes,
                 {name: (count, nbytes) for name, (count, nbytes) in work.collectives.items()},
-                work.operators, [(*kernel, count) for kernel, count in work.kernels.items()],
+                work.operators, work.library_calls, [(*kernel, count) for kernel, count in work.kernels.items()],
             )
             for (step, phase), work in sorted(self._by_phase.items(), key=lambda item: item[0][0])
         )  # fmt: skip
@@ -137,6 +141,10 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kind = ("attention" if "attention" in name else "product") if flops else name
         self.count(flops, operands, kind, CAUSAL if kind == "attention" and _is_causal(func, args, kwargs) else 1.0)
         return out
+
+    def called_library(self) -> None:
+        """A library's own function launches a kernel."""
+        self._by_phase[self._life.step, self._life.phase].library_calls += 1
 
     def count(self, flops: int, operands: Sequence[torch.Tensor], kind: str = "", done: float = 1.0) -> None:
         """Count a kernel on the accelerator, by what it computes and what it reads and writes."""
