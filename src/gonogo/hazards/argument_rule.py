@@ -33,7 +33,7 @@ from gonogo.hazards.page import HazardPage
 from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, Text
 
 
-class Program(msgspec.Struct, frozen=True):
+class CheckedProgram(msgspec.Struct, frozen=True):
     """A program whose arguments are checked: how it is known, and what its arguments are where they aren't given."""
 
     begins: tuple[str, ...]
@@ -46,7 +46,7 @@ class Program(msgspec.Struct, frozen=True):
 
 
 PROGRAMS = {
-    "megatron": Program(
+    "megatron": CheckedProgram(
         begins=("pretrain_", "train_rl"),
         any_of=frozenset({
             "num_layers", "hidden_size", "num_attention_heads", "tensor_model_parallel_size", "encoder_num_layers",
@@ -71,7 +71,7 @@ PROGRAMS = {
 """By the name under which pages name them; ``NVIDIA/Megatron-LM``'s ``megatron/training/arguments.py``."""
 
 
-class Refused(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RefusedArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One combination of arguments that is refused."""
 
     when: str
@@ -84,7 +84,7 @@ class DeclaredArguments(DeclaredInLogs, frozen=True, kw_only=True, forbid_unknow
     """What the page of an :class:`ArgumentHazard` may declare: signs of a log as well."""
 
     program: Literal["megatron"] | UnsetType = UNSET
-    arguments: tuple[Refused, ...] | UnsetType = UNSET
+    arguments: tuple[RefusedArguments, ...] | UnsetType = UNSET
 
 
 class ArgumentHazard(LoggedHazard):
@@ -93,7 +93,7 @@ class ArgumentHazard(LoggedHazard):
     declares = DeclaredArguments
 
     program: str
-    arguments: tuple[Refused, ...]
+    arguments: tuple[RefusedArguments, ...]
 
     def __init__(self, page: HazardPage) -> None:
         """Raises UserError where the page doesn't say what is refused, or an expression can't be read."""
@@ -103,7 +103,7 @@ class ArgumentHazard(LoggedHazard):
                 page.refuse(key, Text("is missing: write it into the head", "缺失：请写入文件头"))
 
     @cached_property
-    def _rules(self) -> list[tuple[Refused, ast.expr, tuple[str, ...]]]:
+    def _rules(self) -> list[tuple[RefusedArguments, ast.expr, tuple[str, ...]]]:
         return [(rule, *read_expression(rule.when)) for rule in self.arguments]
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
@@ -152,7 +152,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def _is_started(program: Program, launch: Launch, run: Run) -> bool:
+def _is_started(program: CheckedProgram, launch: Launch, run: Run) -> bool:
     """Whether the launch starts this program itself, with all that decides on its command line."""
     name = str(launch.program.get("")).rpartition("/")[2]
     if launch.framework is not None or run.deepspeed_on or not name.startswith(program.begins):
@@ -165,7 +165,7 @@ def _is_started(program: Program, launch: Launch, run: Run) -> bool:
 class _Values:
     """What the names of an expression stand for."""
 
-    def __init__(self, program: Program, launch: Launch, run: Run) -> None:
+    def __init__(self, program: CheckedProgram, launch: Launch, run: Run) -> None:
         self._program = program
         self._launch = launch
         self._run = run
