@@ -6,7 +6,8 @@
 
 The work of a step (kernels with their FLOPs and bytes, collectives with their groups) is that of the rehearsals of
 ``benchmarks/published/run.py``, kept in ``published/work.jsonl``; the published seconds stand in the rows' files. Half
-of the rows, taken alternately in the order of their names, is for fitting; the figure is that of the other half. Pairs
+of the rows that were there when the constants were fitted, taken alternately in the order of their names, was for
+fitting (``fitted`` in ``work.jsonl``); the figure is that of all others. A row that is added is never fitted to. Pairs
 of rows that have all but their strategy in common, and differ by more than 10 %, tell whether the order is right.
 """
 
@@ -60,6 +61,7 @@ class Row(NamedTuple):
     speed: Speed
     pipeline: tuple[int, int, int]
     gathers: bool
+    fitted: bool
 
     @property
     def family(self) -> str:
@@ -115,7 +117,15 @@ def rows() -> list[Row]:
         assert speed is not None
         parts = msgspec.convert(kept["work"], list[PhaseWork])
         found.append(
-            Row(kept["row"], row["published_seconds"], parts, speed, tuple(kept["pipeline"]), kept["stage"] == 3)
+            Row(
+                kept["row"],
+                row["published_seconds"],
+                parts,
+                speed,
+                tuple(kept["pipeline"]),
+                kept["stage"] == 3,
+                kept.get("fitted", False),
+            )
         )
     return sorted(found, key=lambda row: row.name)
 
@@ -137,7 +147,7 @@ def ordered(found: Sequence[Row]) -> tuple[int, int]:
 
 def halves(found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """For fitting, and for judging."""
-    return list(found[::2]), list(found[1::2])
+    return [row for row in found if row.fitted], [row for row in found if not row.fitted]
 
 
 def median(found: Sequence[Row]) -> float:

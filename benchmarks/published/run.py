@@ -81,6 +81,8 @@ def keep_work(row: dict[str, Any], record: Path) -> None:
     line = {"row": title(row), "gpus": row["gpus"], "rank": rank["rank"], "work": parts}
     line |= {"pipeline": rank.get("pipeline", [1, 1, 1]), "stage": (rank.get("as_run") or {}).get("stage")}
     lines = WORK.read_text(encoding="utf-8").splitlines() if WORK.exists() else []
+    fitted = {old["row"] for old in map(json.loads, lines) if old.get("fitted")}  # to which the time model was fitted
+    line["fitted"] = title(row) in fitted
     kept = {**{json.loads(one)["row"]: one for one in lines}, title(row): json.dumps(line, separators=(",", ":"))}
     WORK.write_text("".join(f"{kept[name]}\n" for name in sorted(kept)), encoding="utf-8")
 
