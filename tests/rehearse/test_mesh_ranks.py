@@ -29,9 +29,10 @@ def test_one_rank_of_each_role(arguments: str, ranks: set[int]) -> None:
     assert mesh_ranks(_launch(arguments)) == ranks
 
 
-def test_a_launch_without_sizes_is_told_what_to_use_instead() -> None:
+@pytest.mark.parametrize("arguments", ["", "--train-iters 10", "--tensor-model-parallel-size"])
+def test_a_launch_without_sizes_is_told_what_to_use_instead(arguments: str) -> None:
     with pytest.raises(UserError, match="--ranks sample"):
-        mesh_ranks(_launch("--train-iters 10"))
+        mesh_ranks(_launch(arguments))
     assert mesh_of(("--tensor-model-parallel-size", "3"), 64) is None
 
 

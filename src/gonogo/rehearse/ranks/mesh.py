@@ -82,7 +82,7 @@ def mesh_of(arguments: Sequence[str], world: int) -> Mesh | None:
 def _options(arguments: Sequence[str]) -> dict[str, str]:
     """The value of each option, its name with ``_`` for ``-``; the last one that is given."""
     found: dict[str, str] = {}
-    for word, after in zip(arguments, (*arguments[1:], ""), strict=True):
+    for word, after in zip(arguments, (*arguments[1:], ""), strict=False):  # none has none after it
         if word.startswith("--"):
             name, equals, value = word[2:].partition("=")
             found[name.replace("-", "_")] = value if equals else after
