@@ -29,6 +29,8 @@ class Origins:
     followed: ClassVar[bool] = False
     on_saved: ClassVar[Callable[[str, list[Described]], None]] = staticmethod(lambda file, tensors: None)
     on_read: ClassVar[Callable[[str], None]] = staticmethod(lambda file: None)
+    on_unlabelled: ClassVar[Callable[[str], None]] = staticmethod(lambda file: None)
+    """Told of a file whose tensors say nothing of where they come from."""
 
 
 def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:
@@ -182,6 +184,7 @@ def was_read(tensor: Any, told: str | None, file: str, key: str = "") -> None:
         return
     if told is None:
         cell.origins = [(0, cell.nbytes, (*_BASE, file, key))]
+        Origins.on_unlabelled(file)
         return
     own, pieces = json.loads(told)
     cell.origins = [(a, b, (*label, file, own or key)) for a, b, *label in pieces] or None

@@ -79,6 +79,7 @@ def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterat
         if rank.life is not None and rank.life.at_start is not None
     }
     by_weights = _stepped_as_copies(had)
+    made = _made_unseen([rank.life for rank in (*before, *after) if rank.life is not None])
     for identity, state in had.items():
         found: list[tuple[int, StateRow]] = []
         for rank in after:
@@ -86,12 +87,18 @@ def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterat
             anywhere = any(identity in held for held in held_by.values())
             if now is None and anywhere:
                 continue  # of a state that is divided, this rank has no part
-            found.append((rank.rank, _row(state, now, written, held_by, by_weights)))
+            found.append((rank.rank, _row(state, now, written, held_by, by_weights, made)))
         worst = min(found, key=lambda pair: _WORST.index(pair[1].status))[1]
         ranks = tuple(number for number, row in found if row.status == worst.status)
         yield StateRow(
             **{name: getattr(worst, name) for name in worst.__struct_fields__ if name != "ranks"}, ranks=ranks
         )
+
+
+def _made_unseen(lives: Sequence[RankLife]) -> frozenset[str]:
+    """Files that have come to be since the run first began, by a process that wasn't followed."""
+    began = min((life.began for life in lives if life.part == "first"), default=0.0)
+    return frozenset(file for life in lives for file, changed in life.unlabelled.items() if changed >= began > 0)
 
 
 def _stepped_as_copies(had: dict[Identity, HeldState]) -> bool:
@@ -105,6 +112,7 @@ def _row(
     written: dict[Identity, dict[str, None]],
     held_by: dict[int, dict[Identity, HeldState]],
     by_weights: bool,
+    made: frozenset[str] = frozenset(),
 ) -> StateRow:
     files = tuple(written.get(state.identity, ()))
     is_written = state.identity in written
@@ -134,6 +142,9 @@ def _row(
     if share >= (_MOST if flat else _WHOLE):
         narrower = state.kind == "optimizer" and now.dtype != state.dtype
         return row("other-dtype" if narrower else "restored", share, read)
+    unseen = tuple(dict.fromkeys(one.file for one in origins if one.kind == "base" and one.file in made))
+    if unseen:
+        return row("unknown", share, unseen)
     if others and not own:
         names = ", ".join(dict.fromkeys(" ".join(filter(None, (one.slot, one.name))) for one in others[:3]))
         return row("other-state", sum(one.share for one in others), holds=names)

@@ -103,3 +103,8 @@ class RankLife(msgspec.Struct):
     random_set: dict[str, list[str]] = {}
     """Of each generator: digests of the states that it was set to before training."""
     killed: bool = False
+    began: float = 0.0
+    """When this life began, in seconds since 1970."""
+    unlabelled: dict[str, float] = {}
+    """Files that were read whose tensors say nothing of their origin, with the times of their last change: the model's
+    own files, and what another process made of the checkpoint."""

@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,7 @@ class LifeRecorder:
     """What is known of the life so far."""
 
     def __init__(self, part: LifePart) -> None:
-        self.record = RankLife(part)
+        self.record = RankLife(part, began=time.time())
         self._is_first = part == "first"
         self._saved_since_step = False
         self._drawn: dict[Any, bool] = {}
@@ -51,6 +52,7 @@ class LifeRecorder:
         sys.addaudithook(self._on_audit)
         Origins.followed = True
         Origins.on_saved, Origins.on_read = self._on_saved, self._on_read
+        Origins.on_unlabelled = self._on_unlabelled
         if self._is_first:
             life.goes_on_after_save = True
         on_root, told_of_batch = modules.on_enter_root, life.on_batch
@@ -145,6 +147,10 @@ class LifeRecorder:
                 name = os.path.abspath(os.fsdecode(path))
                 if name not in self.record.written and not name.startswith("/dev/"):
                     self.record.written.append(name)
+
+    def _on_unlabelled(self, file: str) -> None:
+        if file not in self.record.unlabelled and os.path.exists(file):
+            self.record.unlabelled[file] = os.stat(file).st_mtime
 
     def _on_read(self, file: str) -> None:
         if file not in self.record.files:

@@ -1,0 +1,174 @@
+"""The lives that gonogo is held to: a real library, how it trains, the ranks before and after, and what comes of it.
+
+What is lost is not said here: it was seen in real runs on the CPU (``benchmarks/lives.py --really``), in ``truth.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gonogo.finding import Verdict
+
+PROGRAMS = Path(__file__).parent / "programs"
+TRUTH = Path(__file__).parent / "truth.json"
+STAGES = ("train", "save", "kill", "resume")
+GO, NO_GO, CANNOT_TELL = Verdict.GO, Verdict.NO_GO, Verdict.CANNOT_TELL
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``hazards`` are what is reported of the life; ``really`` is False where the CPU can't run it."""
+
+    command: str
+    verdict: Verdict = GO
+    hazards: frozenset[str] = frozenset()
+    ranks: int = 2
+    then: int = 2
+    resume_with: str | None = None
+    really: bool = True
+    framework: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called in the truth."""
+        options = f" | {self.resume_with}" if self.resume_with else ""
+        return f"{self.command}{options} | {self.ranks} -> {self.then}"
+
+
+WEIGHTS, OPTIMIZER = frozenset({"resume-weights-not-restored"}), frozenset({"resume-optimizer-not-restored"})
+SCHEDULE, DATA = frozenset({"resume-schedule-restarted"}), frozenset({"resume-data-seen-again"})
+RANDOM, WORLD = frozenset({"resume-random-state-not-restored"}), frozenset({"checkpoint-world-size-mismatch"})
+
+_SMALL = "--max_steps 8 --save_steps 2 --report_to none --per_device_train_batch_size 1 --logging_steps 1"
+_FROM_2 = "--resume_from_checkpoint=out/checkpoint-2"
+
+
+def _trainer(words: str = "", verdict: Verdict = GO, *hazards: str, **options: Any) -> Cell:
+    optimizer = "" if "--optim " in words else " --optim adamw_torch"
+    command = f"torchrun --nproc_per_node 2 trainer.py --output_dir out {_SMALL}{optimizer} {words}".strip()
+    return Cell(command, verdict, frozenset(hazards), resume_with=options.pop("resume_with", _FROM_2), **options)
+
+
+def _at(ranks: int, cell: Cell, then: int) -> Cell:
+    """The cell on other worlds."""
+    command = cell.command.replace("--nproc_per_node 2", f"--nproc_per_node {ranks}")
+    return Cell(command, cell.verdict, cell.hazards, ranks, then, cell.resume_with, cell.really, cell.framework)
+
+
+def _program(words: str, verdict: Verdict = GO, hazards: frozenset[str] = frozenset(), **options: Any) -> Cell:
+    return Cell(f"torchrun --nproc_per_node 2 {words}", verdict, hazards, **options)
+
+
+def _engine(words: str, verdict: Verdict = GO, hazards: frozenset[str] = frozenset(), **options: Any) -> Cell:
+    return _program(f"engine.py {words}", verdict, hazards | RANDOM, **options)
+
+
+_WRONG_WORLD = ("checkpoint-world-size-mismatch",)
+_FSDP2 = "--fsdp full_shard --fsdp_config sharded2.json"
+CELLS = [
+    # transformers' Trainer
+    _trainer(),
+    _at(2, _trainer(), 4),
+    _at(4, _trainer(), 2),
+    *(_trainer(f"--bf16 --deepspeed z{stage}.json") for stage in (1, 2, 3)),
+    *(_at(2, _trainer(f"--bf16 --deepspeed z{stage}.json", NO_GO, *_WRONG_WORLD), 4) for stage in (2, 3)),
+    *(_at(4, _trainer(f"--bf16 --deepspeed z{stage}.json", NO_GO, *_WRONG_WORLD), 2) for stage in (1, 3)),
+    _trainer(_FSDP2),
+    _at(2, _trainer(_FSDP2), 4),
+    _at(4, _trainer(f"--bf16 {_FSDP2}"), 2),
+    _trainer("--fsdp full_shard --fsdp_config full2.json"),
+    _at(4, _trainer("--fsdp full_shard --fsdp_config full2.json"), 2),
+    # accelerate 1.15 asks a fresh optimizer, which has no states yet, for the states to be filled.
+    _trainer("--fsdp full_shard --fsdp_config sharded1.json", NO_GO, *OPTIMIZER),
+    # Which of rank 0's moments rank 1 was sent is not known.
+    _trainer("--fsdp full_shard --fsdp_config full1.json", CANNOT_TELL),
+    _trainer("--tied"),
+    _trainer("--tied --bf16 --deepspeed z3.json"),
+    _trainer("--dropout"),
+    _trainer("--frozen"),
+    _trainer("--optim adafactor"),
+    _trainer("--lr_scheduler_type cosine --warmup_steps 3 --gradient_accumulation_steps 2"),
+    _trainer("--save_only_model", NO_GO, *OPTIMIZER, *SCHEDULE, *RANDOM),
+    _trainer("--save_only_model --bf16 --deepspeed z2.json", NO_GO),
+    _trainer(f"--save_only_model {_FSDP2}", NO_GO),
+    _trainer("", GO, *DATA, resume_with=f"{_FROM_2} --ignore_data_skip"),
+    _trainer("", NO_GO, *OPTIMIZER, resume_with=f"{_FROM_2} --optim sgd"),
+    # peft
+    _trainer("--adapter"),
+    _trainer("--adapter --kept"),
+    _trainer("--adapter --kept --bf16 --deepspeed z2.json"),
+    _trainer("--adapter --kept --bf16 --deepspeed z3.json"),
+    _trainer(f"--adapter {_FSDP2}"),
+    _trainer("--adapter --head", NO_GO, *WEIGHTS),
+    _at(2, _trainer("--adapter --kept"), 4),
+    # trl
+    _trainer("--sft"),
+    _trainer("--sft --adapter"),
+    _trainer("--sft --packing --max_length 16"),
+    _trainer("--sft --adapter --bf16 --deepspeed z3.json"),
+    _trainer("--sft --adapter --head", NO_GO, *WEIGHTS),
+    # DeepSpeed's engine, which saves no random state
+    *(_engine(f"{stage}") for stage in (1, 2, 3)),
+    *(_engine(f"{stage} universal") for stage in (1, 3)),
+    *(_at(2, _engine(f"{stage} universal"), 4) for stage in (1, 2, 3)),
+    _at(4, _engine("2 universal"), 2),
+    # What another process makes of the checkpoint is not followed.
+    Cell("torchrun --nproc_per_node 2 engine.py 2 universal process", CANNOT_TELL, then=4),
+    *(_program(f"engine.py {stage}", NO_GO, WORLD, then=1) for stage in (2, 3)),
+    _at(2, _program("engine.py 1", NO_GO, WORLD), 4),
+    *(_engine(f"{stage} optimizer", NO_GO, OPTIMIZER) for stage in (2, 3)),
+    _engine("2 scheduler", NO_GO, SCHEDULE),
+    _engine("1 weights", NO_GO, OPTIMIZER | SCHEDULE),
+    _engine("2 seen", GO, DATA),
+    _engine("2 consolidated", NO_GO, OPTIMIZER | SCHEDULE),
+    _engine("3 consolidated", NO_GO, OPTIMIZER | SCHEDULE),
+    _program("engine.py 2 consolidated prefix", NO_GO, frozenset({"resume-reads-no-checkpoint"})),
+    # torch.distributed.checkpoint
+    *(_program(f"sharded.py {how}", GO, RANDOM) for how in ("by-name", "by-name-groups", "async", "full")),
+    _at(2, _program("sharded.py by-name", GO, RANDOM), 4),
+    _at(4, _program("sharded.py by-name", GO, RANDOM), 2),
+    _at(2, _program("sharded.py full", GO, RANDOM), 4),
+    *(_program(f"sharded.py {how}", NO_GO, OPTIMIZER | RANDOM) for how in ("raw", "groups", "weights")),
+    _program("sharded.py one-rank", NO_GO, WEIGHTS | OPTIMIZER | RANDOM),
+    # accelerate
+    _program("accelerated.py"),
+    _at(2, _program("accelerated.py"), 4),
+    _program("accelerated.py fsdp2"),
+    _program("accelerated.py scheduler", NO_GO, SCHEDULE),
+    _program("accelerated.py data", GO, DATA),
+    _program("accelerated.py optimizer", NO_GO, OPTIMIZER | SCHEDULE | RANDOM),
+]
+
+
+_FSDP = {"transformer_layer_cls_to_wrap": ["Qwen2DecoderLayer"]}
+_FILES = {
+    **{
+        f"z{stage}.json": {
+            **dict.fromkeys(
+                ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"), "auto"
+            ),
+            "gradient_clipping": "auto",
+            "bf16": {"enabled": "auto"},
+            "zero_optimization": {"stage": stage},
+        }
+        for stage in (1, 2, 3)
+    },
+    **{
+        f"{kind}{version}.json": {"fsdp_version": version, "state_dict_type": f"{kind.upper()}_STATE_DICT", **_FSDP}
+        for kind in ("sharded", "full")
+        for version in (1, 2)
+    },
+}
+
+
+def write_project(folder: Path) -> None:
+    """The programs, and the configurations that their arguments name."""
+    for path in PROGRAMS.rglob("*.py"):
+        target = folder / path.relative_to(PROGRAMS)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    for name, content in _FILES.items():
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
