@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ _TIMEOUT = 120.0
 def really(cell: Cell, folder: Path) -> dict[str, Any]:
     """What the cell's program says of its own state when it was saved, and when it goes on."""
     write_project(folder)
+    own = {path for path in folder.rglob("*")}
+    disk = 0
     for life, count in (("first", cell.ranks), ("second", cell.then)):
         words = shlex.split(cell.command)
         words = words[words.index("--nproc_per_node") + 2 :]
@@ -42,13 +45,21 @@ def really(cell: Cell, folder: Path) -> dict[str, Any]:
             words.append("--use_cpu")
         error = _run(words, folder, life, count)
         if error and life == "second":
-            return {"error": _error_of(error)}
+            return {"error": _error_of(error), "disk_bytes": disk}
         assert not error, error[-4000:]
+        if life == "first":
+            disk = _bytes_of(path for path in folder.rglob("*") if path not in own)
     ranks = []
     for path in sorted(folder.glob("told.*")):
         moments = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         ranks.append({moment["moment"]: moment for moment in moments})
-    return compared(ranks, same_world=cell.ranks == cell.then)
+    return {**compared(ranks, same_world=cell.ranks == cell.then), "disk_bytes": disk}
+
+
+def _bytes_of(paths: Iterable[Path]) -> int:
+    """What a save left on disk."""
+    kept = (path for path in paths if path.is_file() and path.name.split(".")[0] not in ("told", "errors"))
+    return sum(path.stat().st_size for path in kept if "__pycache__" not in path.parts)
 
 
 def _warm() -> None:
@@ -59,9 +70,9 @@ def _warm() -> None:
     for name in ("deepspeed", "transformers", "accelerate", "datasets", "peft", "trl"):
         importlib.import_module(name)
     from deepspeed.checkpoint import ds_to_universal  # noqa: F401
-    from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder
+    from deepspeed import ops
 
-    ShareMemCommBuilder().load()  # built once, here: a lock that a killed rank leaves would stop all later ones
+    ops.__compatible_ops__["deepspeed_shm_comm"] = False  # gloo alone: nothing is compiled
     from transformers import Qwen2ForCausalLM, Trainer  # noqa: F401
     from trl import SFTTrainer  # noqa: F401
 
@@ -71,7 +82,7 @@ def _run(words: list[str], folder: Path, life: str, count: int) -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    children = {}
+    children, ended = {}, {}
     for rank in range(count):
         child = os.fork()
         if not child:
@@ -81,7 +92,7 @@ def _run(words: list[str], folder: Path, life: str, count: int) -> str:
     while children:
         child, status = os.waitpid(-1, os.WNOHANG)
         if child in children:
-            del children[child]
+            ended[children.pop(child)] = status
             failed = failed or bool(status)
         else:
             time.sleep(0.05)
@@ -90,7 +101,7 @@ def _run(words: list[str], folder: Path, life: str, count: int) -> str:
             for child in children:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-            told = [(folder / f"errors.{rank}").read_text(encoding="utf-8") for rank in range(count)]
+            told = [f"rank {rank}, status {ended.get(rank)}: {(folder / f'errors.{rank}').read_text(encoding='utf-8')[-1200:]}" for rank in range(count)]
             return "\n".join(told) or "it hangs"
     return ""
 
@@ -160,19 +171,21 @@ def main() -> None:
                 try:
                     truth[cell.name] = really(cell, Path(name))
                 except (AssertionError, KeyError, IndexError) as error:
-                    print(f"failed: {cell.name}: {str(error)[-1500:]}", flush=True)
+                    print(f"failed: {cell.name}: {str(error)[:1500]}", flush=True)
                     continue
             print(f"{cell.name}: {json.dumps(truth[cell.name])[:300]}", flush=True)
             TRUTH.write_text(json.dumps(truth, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         return
     from life_comparison import judged
+    from warm_worlds import WarmWorlds
 
-    right = 0
+    right, worlds = 0, WarmWorlds()
     for cell in cells:
-        with tempfile.TemporaryDirectory() as name:
+        with tempfile.TemporaryDirectory() as name, worlds.in_use():
             wrong, said = judged(cell, truth.get(cell.name), Path(name))
         right += not wrong
         print(f"{'wrong' if wrong else 'right'}: {said}: {cell.name}", *wrong, sep="\n    ", flush=True)
+    worlds.close()
     print(f"{right} of {len(cells)} lives are as they really are")
 
 

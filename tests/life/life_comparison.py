@@ -16,6 +16,7 @@ from gonogo.finding.lives.life_report import LifeReport
 from gonogo.rehearse.answer import rehearsed
 from gonogo.rehearse.request import RehearsalRequest
 
+_NEAR = 0.03
 _HELD = ("restored", "unchanged")
 
 
@@ -65,6 +66,9 @@ def _unlike(report: Report, truth: Mapping[str, Any]) -> Iterator[str]:
     if not isinstance(life, LifeReport):
         yield "the resumed run has no state"
         return
+    costs = life.costs
+    if abs(costs.disk_bytes - truth["disk_bytes"]) > _NEAR * truth["disk_bytes"]:
+        yield f"{costs.disk_bytes} bytes on disk, really {truth['disk_bytes']}"
     for kind, really in (("parameter", truth["parameters"]), ("buffer", truth["buffers"])):
         said = {row.name for row in life.states if row.kind == kind and row.status not in _HELD}
         persistent = {row.name for row in life.states if row.kind == kind}

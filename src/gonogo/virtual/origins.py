@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from gonogo.virtual.tensor import VirtualTensor
 
 Label = tuple[str, ...]
+"""(kind, slot, name, part), and of what was read (…, file, key). ``part`` is the place in the whole of what a rank has of
+a tensor that is divided; empty of a whole one."""
 Piece = tuple[int, int, Label]
 """(first byte, byte after the last, label)."""
 _IN_LOCATION = "gonogo-origin:"
-_BASE: Label = ("base", "", "")
+_BASE: Label = ("base", "", "", "")
 Described = tuple[str, tuple[int, ...], str, list[Piece]]
 """A tensor in a file: key, shape, dtype, pieces."""
 
@@ -128,6 +130,11 @@ def whole(pieces: Sequence[Piece], nbytes: int) -> list[Piece]:
     return [(0, nbytes, label) for label in dict.fromkeys(label for _, _, label in pieces)]
 
 
+def without_parts(pieces: Sequence[Piece]) -> list[Piece]:
+    """The labels after a collective, by which ranks put together what each had a part of."""
+    return [(a, b, (*label[:3], "", *label[4:])) for a, b, label in pieces]
+
+
 def join_origins(target: VirtualTensor, sources: Sequence[VirtualTensor], *, in_order: bool) -> None:
     """``target`` was made of the contents of several; ``in_order``: one after the other."""
     if target.cell.origins is None and all(source.cell.origins is None for source in sources):
@@ -158,7 +165,7 @@ def clear(tensor: VirtualTensor) -> None:
 
 def as_json(key: str, pieces: Sequence[Piece]) -> str:
     """A tensor's key and pieces, to be kept in a file."""
-    return json.dumps([key, [[a, b, *label[:3]] for a, b, label in pieces if label[0] in _STATES]])
+    return json.dumps([key, [[a, b, *label[:4]] for a, b, label in pieces if label[0] in _STATES]])
 
 
 _STATES = ("parameter", "buffer", "optimizer", "rank")

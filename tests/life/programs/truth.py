@@ -33,7 +33,9 @@ def _weight(parameter: torch.Tensor) -> torch.Tensor:
 
 
 def _moments(name: str, parameter: torch.Tensor, optimizer) -> dict[str, float]:
-    if hasattr(parameter, "ds_id") or hasattr(parameter, "_hp_mapping"):
+    if hasattr(parameter, "_hp_mapping"):
+        return {}
+    if hasattr(parameter, "ds_id"):
         from deepspeed.utils import safe_get_full_optimizer_state
 
         found = {slot: safe_get_full_optimizer_state(parameter, slot) for slot in ("exp_avg", "exp_avg_sq")}
@@ -44,6 +46,18 @@ def _moments(name: str, parameter: torch.Tensor, optimizer) -> dict[str, float]:
         for slot, value in values.items()
         if isinstance(value, torch.Tensor) and value.numel() > 1
     }
+
+
+def _flat_moments(optimizer) -> dict[str, float]:
+    """Of ZeRO 1 and 2, whose ranks have a flat part of each group: summed over the ranks."""
+    sums = {}
+    for number, part in enumerate(getattr(optimizer, "single_partition_of_fp32_groups", ())):
+        for slot, value in optimizer.optimizer.state.get(part, {}).items():
+            if isinstance(value, torch.Tensor) and value.numel() > 1:
+                total = value.detach().double().abs().sum()
+                dist.all_reduce(total)
+                sums[f"group {number}.{slot}"] = round(float(total), 6)
+    return sums
 
 
 def _steps(optimizer):
@@ -67,7 +81,7 @@ def tell(moment, model, optimizer=None, scheduler=None, batch=None):
         "moment": moment,
         "parameters": {name: _sum(_weight(value)) for name, value in parameters.items()},
         "buffers": {_WRAPPERS.sub("", name): _sum(value) for name, value in model.named_buffers()},
-        "moments": {},
+        "moments": _flat_moments(optimizer),
         "steps": _steps(optimizer),
         "scheduler": getattr(scheduler, "last_epoch", getattr(scheduler, "last_batch_iteration", None)),
         "rng": int(torch.get_rng_state().long().sum()),

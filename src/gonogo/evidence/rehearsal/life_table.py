@@ -12,6 +12,7 @@ from gonogo.finding.lives.life_report import (
     CounterRow,
     CounterStatus,
     DataStatus,
+    LifeCosts,
     LifeReport,
     RandomRow,
     RandomStatus,
@@ -52,7 +53,18 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         data=_data(before, after, first.world_size == record.world_size),
         files=tuple(dict.fromkeys(file for life in lives for file in life.files)),
         bytes_written=max((rank.saved_bytes for rank in first.ranks), default=0),
+        costs=_costs(first, [life.save_peaks for life in lives], [r.life.resume_peaks for r in after if r.life is not None]),
     )
+
+
+def _costs(first: RehearsalRecord, save: Sequence[dict[str, int]], resume: Sequence[dict[str, int]]) -> LifeCosts:
+    def most(peaks: Sequence[dict[str, int]], *, host: bool) -> int:
+        return max((peak for one in peaks for device, peak in one.items() if (device == "cpu") is host), default=0)
+
+    return LifeCosts(
+        most(save, host=False), most(save, host=True), most(resume, host=False), most(resume, host=True),
+        sum(first.checkpoint_bytes.values()), len(first.checkpoint_bytes),
+    )  # fmt: skip
 
 
 def _saved_moment(ranks: Sequence[RankRecord]) -> StateMoment | None:
@@ -79,6 +91,8 @@ def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterat
         if rank.life is not None and rank.life.at_start is not None
     }
     by_weights = _stepped_as_copies(had)
+    then = _parts_of(after)  # of the first life, those are known that the ranks had which saved
+    same_parts = all(parts <= then.get(identity, set()) for identity, parts in _parts_of(before).items())
     made = _made_unseen([rank.life for rank in (*before, *after) if rank.life is not None])
     for identity, state in had.items():
         found: list[tuple[int, StateRow]] = []
@@ -87,12 +101,23 @@ def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterat
             anywhere = any(identity in held for held in held_by.values())
             if now is None and anywhere:
                 continue  # of a state that is divided, this rank has no part
-            found.append((rank.rank, _row(state, now, written, held_by, by_weights, made)))
+            found.append((rank.rank, _row(state, now, written, held_by, by_weights, made, same_parts)))
         worst = min(found, key=lambda pair: _WORST.index(pair[1].status))[1]
         ranks = tuple(number for number, row in found if row.status == worst.status)
         yield StateRow(
             **{name: getattr(worst, name) for name in worst.__struct_fields__ if name != "ranks"}, ranks=ranks
         )
+
+
+def _parts_of(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
+    """How each state is divided: in another world, a part may be one of what another rank had."""
+    parts: dict[Identity, set[str]] = {}
+    for rank in ranks:
+        moment = rank.life and (rank.life.at_save or rank.life.at_start)
+        for state in moment.held if moment else ():
+            if state.part and state.kind == "parameter":
+                parts.setdefault(state.identity, set()).add(state.part)
+    return parts
 
 
 def _made_unseen(lives: Sequence[RankLife]) -> frozenset[str]:
@@ -113,6 +138,7 @@ def _row(
     held_by: dict[int, dict[Identity, HeldState]],
     by_weights: bool,
     made: frozenset[str] = frozenset(),
+    same_parts: bool = False,
 ) -> StateRow:
     files = tuple(written.get(state.identity, ()))
     is_written = state.identity in written
@@ -135,6 +161,9 @@ def _row(
                 return row("unknown")
             origins = [*(one for one in origins if one is not origin), *theirs.origins]
     own = [one for one in origins if _is_of(state, one.kind, one.slot, one.name)]
+    elsewhere = [one for one in own if one.part and now.part and one.part != now.part]
+    if elsewhere and len(elsewhere) == len(own) and same_parts:
+        return row("other-state", sum(one.share for one in own), holds=f"{state.name}, another rank's shard")
     others = [one for one in origins if one.kind in ("parameter", "buffer", "optimizer") and one not in own]
     share = min(1.0, sum(one.share for one in own))
     read = tuple(dict.fromkeys(one.file for one in own if one.file))

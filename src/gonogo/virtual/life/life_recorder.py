@@ -77,17 +77,23 @@ class LifeRecorder:
 
         return end
 
+    def _peaks(self) -> dict[str, int]:
+        return {str(device): record.window_peak for device, record in self._mode.memory.devices.items()}
+
     # -- what the program does ------------------------------------------------------------
 
     def on_forward(self) -> None:
         """Training goes on: the second life's state is what it is now."""
         if self._is_first:
+            if self._saved_since_step and not self.record.save_peaks:
+                self.record.save_peaks = self._peaks()
             if not self._drawn:
                 for held in self._inventory.held(self._life.trained_root):
                     if held.kind != "optimizer":
                         self._drawn[held.label] = not held.is_from_file
                 self._label()
         elif self.record.at_start is None:
+            self.record.resume_peaks = self._peaks()
             self.record.at_start = self._moment(trains_on=True)
 
     def on_backward(self) -> None:
@@ -101,6 +107,9 @@ class LifeRecorder:
         if self._is_first:
             self._label()
             self.record.random_got = {}
+            if not self._saved_since_step:
+                for device in self._mode.memory.devices.values():
+                    device.open_window()
 
     def ended(self, outcome: Outcome) -> RankLife:
         """The record, at the program's end; one that failed before it trained has shown nothing of its state."""
@@ -166,7 +175,7 @@ class LifeRecorder:
             if known is None:
                 return
             digest.update(repr((tuple(known.shape), known.tolist())).encode())
-        label_as((tensor, (BATCH, digest.hexdigest()[:16], "")) for tensor in tensors)
+        label_as((tensor, (BATCH, digest.hexdigest()[:16], "", "")) for tensor in tensors)
 
     def _trained_on(self, digest: str) -> None:
         self.record.batches.append(digest)
