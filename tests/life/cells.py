@@ -6,11 +6,15 @@ What is lost is not said here: it was seen in real runs on the CPU (``benchmarks
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gonogo.finding import Verdict
+
+sys.path.append(str(Path(__file__).parents[1] / "launchers"))
+from small_project import make_project  # noqa: E402
 
 PROGRAMS = Path(__file__).parent / "programs"
 TRUTH = Path(__file__).parent / "truth.json"
@@ -68,6 +72,32 @@ def _engine(words: str, verdict: Verdict = GO, hazards: frozenset[str] = frozens
 
 _WRONG_WORLD = ("checkpoint-world-size-mismatch",)
 _FSDP2 = "--fsdp full_shard --fsdp_config sharded2.json"
+_SWIFT = (
+    "swift sft --model model --model_type qwen2 --template qwen2_5 --dataset data/train.jsonl --torch_dtype bfloat16 "
+    "--max_length 128 --max_steps 8 --save_steps 2 --split_dataset_ratio 0 --output_dir out --add_version false "
+    "--per_device_train_batch_size 1 --gradient_accumulation_steps 1"
+)
+_SWIFT_WAYS = ("lora", "full", "lora --deepspeed zero2", "full --deepspeed zero3", "lora --modules_to_save lm_head")
+_LLAMAFACTORY = """model_name_or_path: model
+stage: sft
+do_train: true
+dataset: sums
+dataset_dir: data
+template: qwen
+cutoff_len: 128
+output_dir: out
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 1
+max_steps: 8
+save_steps: 2
+bf16: true
+report_to: none
+"""
+_RECIPES = {
+    "lora": "finetuning_type: lora\nlora_target: all\n",
+    "full": "finetuning_type: full\n",
+    "zero3": "finetuning_type: full\ndeepspeed: ds_zero3.json\n",
+}
 CELLS = [
     # transformers' Trainer
     _trainer(),
@@ -140,6 +170,23 @@ CELLS = [
     _program("accelerated.py scheduler", NO_GO, SCHEDULE),
     _program("accelerated.py data", GO, DATA),
     _program("accelerated.py optimizer", NO_GO, OPTIMIZER | SCHEDULE | RANDOM),
+    # ms-swift and LLaMA-Factory, by their own commands
+    *(Cell(f"{_SWIFT} --tuner_type {how}", resume_with=_FROM_2, framework="swift") for how in _SWIFT_WAYS),
+    Cell(
+        f"{_SWIFT} --tuner_type full --save_only_model true", NO_GO, OPTIMIZER | SCHEDULE | RANDOM,
+        resume_with=f"{_FROM_2}", framework="swift",
+    ),
+    Cell(
+        f"{_SWIFT} --tuner_type full --deepspeed zero2", NO_GO, WORLD, then=4, resume_with=_FROM_2, framework="swift"
+    ),
+    *(
+        Cell(f"llamafactory-cli train {name}.yaml", resume_with=_FROM_2[2:], framework="llamafactory")
+        for name in ("lora", "full", "zero3")
+    ),
+    Cell(
+        "llamafactory-cli train full.yaml save_only_model=true", NO_GO, OPTIMIZER | SCHEDULE | RANDOM,
+        resume_with=_FROM_2[2:], framework="llamafactory",
+    ),
 ]
 
 
@@ -164,8 +211,13 @@ _FILES = {
 }
 
 
-def write_project(folder: Path) -> None:
-    """The programs, and the configurations that their arguments name."""
+def write_project(folder: Path, framework: str | None = None) -> None:
+    """The programs, and the configurations that their arguments name; for a framework's own command, model and data."""
+    if framework is not None:
+        make_project(folder)
+        for name, words in _RECIPES.items():
+            (folder / f"{name}.yaml").write_text(_LLAMAFACTORY + words, encoding="utf-8")
+        return
     for path in PROGRAMS.rglob("*.py"):
         target = folder / path.relative_to(PROGRAMS)
         target.parent.mkdir(parents=True, exist_ok=True)

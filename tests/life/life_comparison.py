@@ -34,11 +34,12 @@ def judged(cell: Cell, truth: Mapping[str, Any] | None, folder: Path) -> tuple[l
 
 
 def _rehearsed(cell: Cell, folder: Path) -> Report:
-    write_project(folder)
+    write_project(folder, cell.framework)
     before = os.getcwd()
     path = os.environ.get("PYTHONPATH")
     if cell.framework is not None:
         os.environ["PYTHONPATH"] = str(framework(cell.framework))
+        os.environ["NPROC_PER_NODE"] = str(cell.ranks)  # by which ms-swift is launched
     os.chdir(folder)
     try:
         _, report = rehearsed(

@@ -143,10 +143,16 @@ def came_to_save(record: RehearsalRecord) -> bool:
 
 
 def bytes_written(tree: Path, ranks: Sequence[RankRecord]) -> dict[str, int]:
-    """Every file that ranks opened to write from their first step on and that is there when they are killed."""
-    names = dict.fromkeys(name for rank in ranks if rank.life is not None for name in rank.life.written)
-    places = {name: tree / name.lstrip("/") for name in names}
-    return {name: place.stat().st_size for name, place in places.items() if _is_own_file(place)}
+    """What is there when the ranks are killed, in the folders in which they opened files to write after a step."""
+    names = {name for rank in ranks if rank.life is not None for name in rank.life.written}
+    folders = {os.path.dirname(name): tree / os.path.dirname(name).lstrip("/") for name in sorted(names)}
+    return {
+        os.path.join(name, place.name): place.stat().st_size  # one that was renamed, too
+        for name, folder in folders.items()
+        if folder.is_dir()
+        for place in sorted(folder.iterdir())
+        if _is_own_file(place)
+    }
 
 
 def _is_own_file(place: Path) -> bool:

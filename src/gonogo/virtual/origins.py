@@ -33,6 +33,8 @@ class Origins:
     on_read: ClassVar[Callable[[str], None]] = staticmethod(lambda file: None)
     on_unlabelled: ClassVar[Callable[[str], None]] = staticmethod(lambda file: None)
     """Told of a file whose tensors say nothing of where they come from."""
+    on_omitted: ClassVar[Callable[[int], None]] = staticmethod(lambda nbytes: None)
+    """Told of how many bytes a stream was not given, which a real run writes."""
 
 
 def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:

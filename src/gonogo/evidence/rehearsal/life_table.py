@@ -61,9 +61,11 @@ def _costs(first: RehearsalRecord, save: Sequence[dict[str, int]], resume: Seque
     def most(peaks: Sequence[dict[str, int]], *, host: bool) -> int:
         return max((peak for one in peaks for device, peak in one.items() if (device == "cpu") is host), default=0)
 
+    omitted = [rank.life.omitted_bytes for rank in first.ranks if rank.life is not None]
+    omitted += [*omitted[-1:] * (first.world_size - len(omitted))]  # ranks that are not run write as the last does
     return LifeCosts(
         most(save, host=False), most(save, host=True), most(resume, host=False), most(resume, host=True),
-        sum(first.checkpoint_bytes.values()), len(first.checkpoint_bytes),
+        sum(first.checkpoint_bytes.values()) + sum(omitted), len(first.checkpoint_bytes),
     )  # fmt: skip
 
 
@@ -123,7 +125,9 @@ def _parts_of(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
 def _made_unseen(lives: Sequence[RankLife]) -> frozenset[str]:
     """Files that have come to be since the run first began, by a process that wasn't followed."""
     began = min((life.began for life in lives if life.part == "first"), default=0.0)
-    return frozenset(file for life in lives for file, changed in life.unlabelled.items() if changed >= began > 0)
+    known = {read for life in lives if life.part == "first" for read in life.unlabelled.items()}
+    read = [one for life in lives if life.part == "second" for one in life.unlabelled.items()]
+    return frozenset(one[0] for one in read if one[1] >= began > 0 and one not in known)
 
 
 def _stepped_as_copies(had: dict[Identity, HeldState]) -> bool:

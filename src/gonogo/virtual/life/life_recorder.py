@@ -52,7 +52,7 @@ class LifeRecorder:
         sys.addaudithook(self._on_audit)
         Origins.followed = True
         Origins.on_saved, Origins.on_read = self._on_saved, self._on_read
-        Origins.on_unlabelled = self._on_unlabelled
+        Origins.on_unlabelled, Origins.on_omitted = self._on_unlabelled, self._on_omitted
         if self._is_first:
             life.goes_on_after_save = True
         on_root, told_of_batch = modules.on_enter_root, life.on_batch
@@ -156,6 +156,10 @@ class LifeRecorder:
                 name = os.path.abspath(os.fsdecode(path))
                 if name not in self.record.written and not name.startswith("/dev/"):
                     self.record.written.append(name)
+
+    def _on_omitted(self, nbytes: int) -> None:
+        if self._is_first and self._life.step:
+            self.record.omitted_bytes += nbytes
 
     def _on_unlabelled(self, file: str) -> None:
         if file not in self.record.unlabelled and os.path.exists(file):

@@ -80,7 +80,10 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             length = write_archive(f, "archive", records, holes=False)
             if hasattr(f, "flush"):
                 f.flush()
-            wrote(str(getattr(f, "name", "a stream")), length, stored.tensors)
+            omitted = sum(record.nbytes for record in records if record.data is None)
+            wrote(str(getattr(f, "name", "a stream")), length + omitted, stored.tensors)
+            if Origins.followed and not isinstance(f, io.BytesIO):
+                Origins.on_omitted(omitted)
             stored.tell(name if isinstance(name := getattr(f, "name", None), str) else "")
 
     patches.set(torch, "save", save)
