@@ -34,7 +34,7 @@ _TIMEOUT = 120.0
 def really(cell: Cell, folder: Path) -> dict[str, Any]:
     """What the cell's program says of its own state when it was saved, and when it goes on."""
     write_project(folder)
-    own = {path for path in folder.rglob("*")}
+    own = set(folder.rglob("*"))
     disk = 0
     for life, count in (("first", cell.ranks), ("second", cell.then)):
         words = shlex.split(cell.command)
@@ -69,8 +69,8 @@ def _warm() -> None:
     importlib.import_module("sitecustomize_of_truth")
     for name in ("deepspeed", "transformers", "accelerate", "datasets", "peft", "trl"):
         importlib.import_module(name)
-    from deepspeed.checkpoint import ds_to_universal  # noqa: F401
     from deepspeed import ops
+    from deepspeed.checkpoint import ds_to_universal  # noqa: F401
 
     ops.__compatible_ops__["deepspeed_shm_comm"] = False  # gloo alone: nothing is compiled
     from transformers import Qwen2ForCausalLM, Trainer  # noqa: F401
@@ -101,7 +101,8 @@ def _run(words: list[str], folder: Path, life: str, count: int) -> str:
             for child in children:
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-            told = [f"rank {rank}, status {ended.get(rank)}: {(folder / f'errors.{rank}').read_text(encoding='utf-8')[-1200:]}" for rank in range(count)]
+            said = [(folder / f"errors.{rank}").read_text(encoding="utf-8")[-1200:] for rank in range(count)]
+            told = [f"rank {rank}, status {ended.get(rank)}: {text}" for rank, text in enumerate(said)]
             return "\n".join(told) or "it hangs"
     return ""
 
@@ -139,10 +140,12 @@ def compared(ranks: list[dict[str, Any]], *, same_world: bool) -> dict[str, Any]
         after = rank.get("resumed")
         for kind, names in lost.items():
             own = rank.get("next", before)[kind]
-            names |= {name for name, value in own.items() if after is not None and not _equal(value, after[kind].get(name))}
+            names |= {
+                name for name, value in own.items() if after is not None and not _equal(value, after[kind].get(name))
+            }
     after = ranks[0]["resumed"]
     return {
-        "parameters": sorted(lost["parameters"]), "buffers": sorted(lost["buffers"]), "moments": sorted(lost["moments"]),
+        **{kind: sorted(names) for kind, names in lost.items()},
         "steps": [before["steps"], after["steps"]], "scheduler": [before["scheduler"], after["scheduler"]],
         "data_goes_on": before["batch"] == after["batch"] if same_world else None,
         "random_restored": before["rng"] == after["rng"],
@@ -165,7 +168,7 @@ def main() -> None:
     if chosen.really:
         _warm()
         for cell in cells:
-            if not cell.really:
+            if not cell.really or cell.framework:
                 continue
             with tempfile.TemporaryDirectory() as name:
                 try:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from gonogo.virtual.tensor import VirtualTensor
 
 Label = tuple[str, ...]
-"""(kind, slot, name, part), and of what was read (…, file, key). ``part`` is the place in the whole of what a rank has of
-a tensor that is divided; empty of a whole one."""
+"""(kind, slot, name, part), and of what was read (…, file, key). ``part`` is the place of a rank's own part in a tensor
+that is divided; empty of a whole one."""
 Piece = tuple[int, int, Label]
 """(first byte, byte after the last, label)."""
 _IN_LOCATION = "gonogo-origin:"

@@ -1,7 +1,8 @@
 """DeepSpeed's own engine at the ZeRO stage of the first argument: save_checkpoint and load_checkpoint.
 
-Of the other arguments ``universal`` converts the checkpoint before it is loaded (in a ``process`` of its own), ``consolidated`` makes one file of
-weights of it by zero_to_fp32, and ``optimizer``, ``scheduler``, ``prefix`` and ``seen`` leave that out of the resume.
+Of the other arguments ``universal`` converts the checkpoint before it is loaded (in a ``process`` of its own),
+``consolidated`` makes one file of weights of it by zero_to_fp32, and ``optimizer``, ``scheduler``, ``prefix`` and
+``seen`` leave that out of the resume.
 """
 
 import json
@@ -47,9 +48,7 @@ if resumes and "consolidated" in without:
     if "prefix" in without:
         weights = {f"module.{name}": value for name, value in weights.items()}
     model.load_state_dict(weights, strict="prefix" not in without)
-engine, optimizer, _, scheduler = deepspeed.initialize(
-    model=model, model_parameters=model.parameters(), config=config
-)
+engine, optimizer, _, scheduler = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
 start = 0
 if resumes and "consolidated" in without:
     start = 2

@@ -1,7 +1,8 @@
 """FSDP2 with torch.distributed.checkpoint, in the way of the first argument.
 
-``by-name``, ``by-name-groups`` (into an optimizer of other groups), ``async``, ``full`` (one file, which rank 0 reads),
-``raw`` state dicts, raw into other ``groups``, ``weights`` alone, and ``one-rank``: rank 0 alone saves its shards.
+``by-name``, ``by-name-groups`` (into an optimizer of other groups), ``async``, ``full`` (one file, which all ranks
+read; ``full-from-one``: rank 0 gives it to the others, which hangs), ``raw`` state dicts, raw into other ``groups``,
+``weights`` alone, and ``one-rank``: rank 0 alone saves its shards.
 """
 
 import os
@@ -38,7 +39,6 @@ parameters = list(model.parameters())
 other_groups = resumes and how in ("groups", "by-name-groups")
 groups = parameters if not other_groups else [{"params": parameters[2:]}, {"params": parameters[:2], "lr": 1e-4}]
 optimizer = torch.optim.AdamW(groups, lr=1e-3)
-whole = StateDictOptions(full_state_dict=True, cpu_offload=True, broadcast_from_rank0=True)
 start = 0
 if resumes:
     if how in ("by-name", "by-name-groups", "async"):
@@ -50,8 +50,11 @@ if resumes:
         weights = get_model_state_dict(model)
         dcp.load({"model": weights}, checkpoint_id="ck")
         set_model_state_dict(model, weights)
-    elif how == "full":
-        both = torch.load("ck/all.pt", weights_only=False) if dist.get_rank() == 0 else {"model": {}, "optimizer": {}}
+    elif how in ("full", "full-from-one"):
+        both = torch.load("ck/all.pt", map_location="cpu", weights_only=False)
+        if how == "full-from-one" and dist.get_rank():
+            both = {"model": {}, "optimizer": {}}
+        whole = StateDictOptions(full_state_dict=True, cpu_offload=True, broadcast_from_rank0=how == "full-from-one")
         set_state_dict(
             model, optimizer, model_state_dict=both["model"], optim_state_dict=both["optimizer"], options=whole
         )
@@ -89,7 +92,7 @@ for step, batch in enumerate(rows, 1):
                 dcp.async_save(state, checkpoint_id="ck").result()
             else:
                 dcp.save(state, checkpoint_id="ck")
-        elif how == "full":
+        elif how in ("full", "full-from-one"):
             weights, states = get_state_dict(
                 model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
             )

@@ -1,6 +1,6 @@
 """transformers' Trainer with a small Qwen2, whatever strategy its arguments say.
 
-``--adapter``: LoRA on top; ``--head``: its output layer is trained and not saved; ``--kept``: saved, in modules_to_save;
+``--adapter``: LoRA on top; ``--head``: its output layer is trained and not saved; ``--kept``: by modules_to_save;
 ``--tied``: the output layer is the embedding; ``--sft``: TRL's trainer; ``--frozen``: only the output layer is trained;
 ``--dropout``: so that random numbers count.
 """

@@ -38,7 +38,10 @@ def _moments(name: str, parameter: torch.Tensor, optimizer) -> dict[str, float]:
     if hasattr(parameter, "ds_id"):
         from deepspeed.utils import safe_get_full_optimizer_state
 
-        found = {slot: safe_get_full_optimizer_state(parameter, slot) for slot in ("exp_avg", "exp_avg_sq")}
+        try:
+            found = {slot: safe_get_full_optimizer_state(parameter, slot) for slot in ("exp_avg", "exp_avg_sq")}
+        except KeyError:  # it has none yet
+            found = {}
         return {f"{name}.{slot}": _sum(value) for slot, value in found.items() if value is not None}
     values = optimizer.state.get(parameter, {}) if hasattr(optimizer.state, "get") else {}
     return {
@@ -73,8 +76,10 @@ def tell(moment, model, optimizer=None, scheduler=None, batch=None):
     if not path:
         return
     parameters = {_WRAPPERS.sub("", name): value for name, value in model.named_parameters()}
-    optimizer = getattr(optimizer, "optimizer", optimizer) if type(optimizer).__name__ == "AcceleratedOptimizer" else (
-        optimizer
+    optimizer = (
+        getattr(optimizer, "optimizer", optimizer)
+        if type(optimizer).__name__ == "AcceleratedOptimizer"
+        else (optimizer)
     )
     trained = {name: value for name, value in parameters.items() if value.requires_grad}
     told = {
