@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / "life"), str(Path(__file__).parent.parent / "tests")]
 
-from cells import CELLS, PROGRAMS, TRUTH, Cell, write_project
+from cells import CELLS, PROGRAMS, TRUTH, Cell, write_project  # noqa: E402
 
 _TIMEOUT = 120.0
 
