@@ -153,7 +153,7 @@ CELLS = [
     *(_engine(f"{stage} optimizer", NO_GO, OPTIMIZER) for stage in (2, 3)),
     _engine("2 scheduler", NO_GO, SCHEDULE),
     _engine("1 weights", NO_GO, OPTIMIZER | SCHEDULE),
-    _engine("2 seen", GO, DATA),
+    _engine("2 seen"),  # rows that torch.randn made have no values: which batch comes next is not known, and said so
     _engine("2 consolidated", NO_GO, OPTIMIZER | SCHEDULE),
     _engine("3 consolidated", NO_GO, OPTIMIZER | SCHEDULE),
     _program("engine.py 2 consolidated prefix", NO_GO, frozenset({"resume-reads-no-checkpoint"})),
