@@ -34,7 +34,7 @@ class Origins:
     on_unlabelled: ClassVar[Callable[[str], None]] = staticmethod(lambda file: None)
     """Told of a file whose tensors say nothing of where they come from."""
     on_omitted: ClassVar[Callable[[int], None]] = staticmethod(lambda nbytes: None)
-    """Told of how many bytes a stream was not given, which a real run writes."""
+    """Told of how many bytes more a real run writes: what a stream was not given, without what the labels take."""
 
 
 def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:

@@ -108,7 +108,7 @@ class RankLife(msgspec.Struct):
     """Of each generator: digests of the states that it was set to before training."""
     killed: bool = False
     omitted_bytes: int = 0
-    """What a real run writes and the files of the rehearsal don't have: tensors that were saved to a stream."""
+    """How much more a real run writes than the files here have: what streams were not given, less the labels."""
     save_peaks: dict[str, int] = {}
     """Of each device, ``cpu`` for the host: the most that was allocated between the step and the next forward."""
     resume_peaks: dict[str, int] = {}
