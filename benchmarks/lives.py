@@ -59,7 +59,7 @@ def really(cell: Cell, folder: Path) -> dict[str, Any]:
 def _bytes_of(paths: Iterable[Path]) -> int:
     """What a save left on disk."""
     kept = (path for path in paths if path.is_file() and path.name.split(".")[0] not in ("told", "errors"))
-    return sum(path.stat().st_size for path in kept if not {"__pycache__", "base-0", "base-1"} & {*path.parts})
+    return sum(path.stat().st_size for path in kept if "__pycache__" not in path.parts)
 
 
 def _warm() -> None:

@@ -98,6 +98,7 @@ _RECIPES = {
     "full": "finetuning_type: full\n",
     "zero3": "finetuning_type: full\ndeepspeed: ds_zero3.json\n",
 }
+_ADAPTERS = ("", "--kept", "--kept --bf16 --deepspeed z2.json", "--kept --bf16 --deepspeed z3.json")
 CELLS = [
     # transformers' Trainer
     _trainer(),
@@ -127,20 +128,17 @@ CELLS = [
     _trainer("--save_only_model --bf16 --deepspeed z2.json", CANNOT_TELL),
     _trainer(f"--save_only_model {_FSDP2}", NO_GO, really=False),
     _trainer("", GO, *DATA, resume_with=f"{_FROM_2} --ignore_data_skip"),
-    # peft
-    _trainer("--adapter"),
-    _trainer("--adapter --kept"),
-    _trainer("--adapter --kept --bf16 --deepspeed z2.json"),
-    _trainer("--adapter --kept --bf16 --deepspeed z3.json"),
-    _trainer(f"--adapter {_FSDP2}", really=False),
+    # peft and trl. The model below an adapter is frozen, drawn with the same seed in each start, and in no file:
+    # whether it is the same can't be told.
+    *(_trainer(f"--adapter {words}".strip(), CANNOT_TELL, *WEIGHTS) for words in _ADAPTERS),
+    _trainer(f"--adapter {_FSDP2}", CANNOT_TELL, *WEIGHTS, really=False),
+    _at(2, _trainer("--adapter --kept", CANNOT_TELL, *WEIGHTS), 4),
     _trainer("--adapter --head", NO_GO, *WEIGHTS),
-    _at(2, _trainer("--adapter --kept"), 4),
-    # trl
-    _trainer("--sft"),
-    _trainer("--sft --adapter"),
-    _trainer("--sft --packing --max_length 16"),
-    _trainer("--sft --adapter --bf16 True --deepspeed z3.json"),
+    _trainer("--sft --adapter", CANNOT_TELL, *WEIGHTS),
+    _trainer("--sft --adapter --bf16 True --deepspeed z3.json", CANNOT_TELL, *WEIGHTS),
     _trainer("--sft --adapter --head", NO_GO, *WEIGHTS),
+    _trainer("--sft"),
+    _trainer("--sft --packing --max_length 16"),
     # DeepSpeed's engine, which saves no random state
     *(_engine(f"{stage}") for stage in (1, 2, 3)),
     *(_engine(f"{stage} universal") for stage in (1, 3)),

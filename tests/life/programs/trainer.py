@@ -5,7 +5,6 @@
 ``--dropout``: so that random numbers count.
 """
 
-import os
 import sys
 
 import torch
@@ -27,13 +26,7 @@ config = Qwen2Config(
     vocab_size=200, tie_word_embeddings="--tied" in given, attention_dropout=0.1 if "--dropout" in given else 0.0,
 )  # fmt: skip
 transformers.set_seed(1)
-if "--adapter" in given:  # which is trained on a model that lies in files
-    base = f"base-{int(os.environ.get('RANK', '0')) % 2}"
-    if not os.path.isdir(base):
-        Qwen2ForCausalLM(config).save_pretrained(base)
-    model = Qwen2ForCausalLM.from_pretrained(base)
-else:
-    model = Qwen2ForCausalLM(config)
+model = Qwen2ForCausalLM(config)
 if "--frozen" in given:
     model.model.requires_grad_(False)
 if "--adapter" in given:
