@@ -73,9 +73,10 @@ def _unlike(report: Report, truth: Mapping[str, Any]) -> Iterator[str]:
     if abs(costs.disk_bytes - truth["disk_bytes"]) > max(_NEAR * truth["disk_bytes"], _SMALL_FILES):
         yield f"{costs.disk_bytes} bytes on disk, really {truth['disk_bytes']}"
     for kind, really in (("parameter", truth["parameters"]), ("buffer", truth["buffers"])):
-        said = {row.name for row in life.states if row.kind == kind and row.status not in _HELD}
+        drawn = {row.name for row in life.states if row.status == "drawn-anew"}  # which may be as before by its seed
+        said = {row.name for row in life.states if row.kind == kind and row.status not in _HELD} - drawn
         persistent = {row.name for row in life.states if row.kind == kind}
-        if said != {name for name in really if kind == "parameter" or name in persistent}:
+        if said != {name for name in {*really} - drawn if kind == "parameter" or name in persistent}:
             yield f"{kind}s lost: {sorted(said)[:4]}, really {really[:4]}"
     moments = any(row.kind == "optimizer" and row.status not in _HELD for row in life.states)
     if moments != bool(truth["moments"]):
