@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,8 +34,10 @@ import tables  # noqa: E402  beside this file
 from projects import checked_out, tomllib  # noqa: E402
 
 RESULTS = HERE / "results.jsonl"
+WORK = HERE / "work.jsonl"
 PROGRAMS = HERE / "programs"
 _TIMEOUT = 1800
+_OF_A_STEP = ("forward", "backward", "step")
 _GIB = 1 << 30
 _TOLD = ("completed", "out-of-memory")
 """Outcomes of a rank whose peak is known."""
@@ -62,6 +65,26 @@ def keep(result: dict[str, Any]) -> None:
     """Put a result in its row's place."""
     kept = {**results(), result["row"]: result}
     RESULTS.write_text("".join(f"{json.dumps(kept[name])}\n" for name in sorted(kept)), encoding="utf-8")
+
+
+def keep_work(row: dict[str, Any], record: Path) -> None:
+    """Put what the rank that was counted computes and moves in one step into its row's place in ``work.jsonl``."""
+    found = json.loads(record.read_text(encoding="utf-8"))
+    counted = [one for one in found["ranks"] if one.get("work")]
+    if not counted:
+        return
+    rank = max(counted, key=lambda one: sum(part["long_seconds"] for part in one["work"]))
+    whole = {part["step"] for part in rank["work"] if part["phase"] == "backward"}
+    whole &= {part["step"] for part in rank["work"] if part["phase"] == "step"}
+    last = max(whole, default=0)
+    parts = [part for part in rank["work"] if part["step"] == last and part["phase"] in _OF_A_STEP]
+    line = {"row": title(row), "gpus": row["gpus"], "rank": rank["rank"], "work": parts}
+    line |= {"pipeline": rank.get("pipeline", [1, 1, 1]), "stage": (rank.get("as_run") or {}).get("stage")}
+    lines = WORK.read_text(encoding="utf-8").splitlines() if WORK.exists() else []
+    fitted = {old["row"] for old in map(json.loads, lines) if old.get("fitted")}  # to which the time model was fitted
+    line["fitted"] = title(row) in fitted
+    kept = {**{json.loads(one)["row"]: one for one in lines}, title(row): json.dumps(line, separators=(",", ":"))}
+    WORK.write_text("".join(f"{kept[name]}\n" for name in sorted(kept)), encoding="utf-8")
 
 
 def title(row: dict[str, Any]) -> str:
@@ -118,6 +141,8 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
     if "as_of" in row:
         words += ["--as-of", row["as_of"]]
     start = time.monotonic()
+    records = Path(tempfile.mkdtemp(prefix="records-", dir=cache))
+    words += ["--keep", str(records)]
     done = subprocess.run(
         [sys.executable, "-m", "gonogo", "rehearse", *words, "--", *shlex.split(command_of(row, str(PROGRAMS)))],
         cwd=folder / row.get("folder", "."), env=environment_of(row, cache), capture_output=True, text=True,
@@ -129,6 +154,12 @@ def rehearsed(row: dict[str, Any], folder: Path, cache: Path) -> dict[str, Any]:
     except ValueError:
         return {"verdict": "no report", "told": done.stderr.strip()[-300:], "seconds": seconds}
     found = {"verdict": report["verdict"], "seconds": seconds}
+    step = (report.get("rehearsal") or {}).get("seconds_of_step")
+    if step is not None:
+        found["seconds_of_step"] = round(step, 5)
+    if (records / "rehearsal.json").exists():
+        keep_work(row, records / "rehearsal.json")
+    shutil.rmtree(records)
     ranks = (report.get("rehearsal") or {}).get("ranks", [])
     devices = [device for rank in ranks if rank["outcome"] in _TOLD for device in rank["devices"]]
     if not devices:

@@ -167,3 +167,35 @@ def test_json_has_the_pack_only_where_it_is_asked_for() -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "must be one of" in done.stderr
+
+
+def test_source_of_a_package_whose_distribution_has_another_name(tmp_path: Path) -> None:
+    import yaml
+
+    lines = Path(yaml.__file__).with_name("loader.py").read_text().splitlines()
+    number, code = next((n, line) for n, line in enumerate(lines, 1) if line.strip().startswith("Reader.__init__("))
+    frame = (
+        'Traceback (most recent call last):\n  File "{}/yaml/loader.py", line {}, in __init__\n    {}\nTypeError: no\n'
+    )
+    (tmp_path / "a.log").write_text(frame.format("/x/site-packages", number, code.strip()))
+    said = pack(tmp_path / "a.log").text
+    assert f"> {number:4}" in said
+    assert "as installed here" in said
+
+
+def test_source_of_a_framework_that_was_run_from_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = tmp_path / "site"
+    (site / "verl" / "trainer").mkdir(parents=True)
+    (site / "verl-0.9.1.dist-info").mkdir()
+    (site / "verl-0.9.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: verl\nVersion: 0.9.1\n")
+    (site / "verl" / "__init__.py").write_text("raise SystemExit('imported')\n")
+    (site / "verl" / "trainer" / "x.py").write_text("def fit(batch):\n    return batch.meta['timing']\n")
+    monkeypatch.syspath_prepend(str(site))
+    log = 'Traceback (most recent call last):\n  File "/root/verl/verl/trainer/x.py", line 2, in fit\n    {}\n'
+    log += "KeyError: 1\n"
+    (tmp_path / "same.log").write_text(log.format("return batch.meta['timing']"))
+    (tmp_path / "other.log").write_text(log.format("return batch.meta_info['timing']"))
+    said = pack(tmp_path / "same.log").text
+    assert ">    2     return batch.meta['timing']" in said
+    assert "verl 0.9.1 as installed here" in said
+    assert "as installed here" not in pack(tmp_path / "other.log").text

@@ -86,7 +86,10 @@ def _rounded(record: RankRecord) -> list[PhaseWork]:
     """The work, its sums of seconds to 12 digits: added up in another order they differ in the last ones."""
     return [
         msgspec.structs.replace(
-            one, long_seconds=float(f"{one.long_seconds:.12g}"), short_seconds=float(f"{one.short_seconds:.12g}")
+            one,
+            kernels=[],
+            long_seconds=float(f"{one.long_seconds:.12g}"),
+            short_seconds=float(f"{one.short_seconds:.12g}"),
         )
         for one in record.work
     ]

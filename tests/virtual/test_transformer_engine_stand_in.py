@@ -409,10 +409,14 @@ def test_kernels_that_do_not_write_fp8_have_a_plain_result_between(tex: Any, rec
 
 
 def test_work_of_products_and_attention_is_told(session: Session) -> None:
-    told: list[int] = []
-    module = make_module(lambda tensor: None, lambda what: None, (9, 0), lambda flops, *tensors: told.append(flops))
+    told: list[tuple[int, str]] = []
+
+    def computed(flops: int, *tensors: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
+        told.append((flops, kind))
+
+    module = make_module(lambda tensor: None, lambda what: None, (9, 0), computed)
     gemm(module, on_gpu(24, 16), True, on_gpu(5, 2, 16), False)
-    assert told == [2 * 24 * 16 * 10]
+    assert told == [(2 * 24 * 16 * 10, "product")]
 
 
 def test_what_is_not_covered_says_so(tex: Any) -> None:

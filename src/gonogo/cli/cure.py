@@ -45,7 +45,7 @@ def cure(
     ranks: Annotated[
         str | None,
         typer.Option(
-            metavar="0|0,3|sample|all",
+            metavar="0|0,3|sample|mesh|all",
             help="Which ranks to run. Default: rank 0 while searching, then a sample of all ranks to verify.",
         ),
     ] = None,

@@ -20,7 +20,7 @@ confirm.en = "TODO: what makes sure of it, where a sign is not certain"
 confirm.zh = "待写：不确定时如何确认"
 
 # A sign is words of an exception or of a line (a pattern of RE2), and what has to be so besides: types, frames, beside.
-# What log_rule.py, config_rule.py and version_rule.py say at their tops can be declared.
+# What log_rule.py, config_rule.py, argument_rule.py and version_rule.py say at their tops can be declared.
 [[signs]]
 says = 'TODO: words of the error'
 certainty = "likely"

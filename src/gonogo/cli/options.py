@@ -38,7 +38,7 @@ HostMemory = Annotated[str | None, typer.Option(metavar="SIZE", help="Host memor
 Ranks = Annotated[
     str,
     typer.Option(
-        metavar="auto|0|0,3|sample|all",
+        metavar="auto|0|0,3|sample|mesh|all",
         help="Which ranks to run; auto: rank 0, and the last one too where the files let ranks differ.",
     ),
 ]

@@ -19,9 +19,13 @@ _SHORTAGE = compiled_when_used(r"Tried to allocate [\d.]+ [KMGT]i?B")
 
 
 def answer_of(
-    facts: FailureFacts, clues: Sequence[Clue], findings: Sequence[Finding], versions: Mapping[str, str]
+    facts: FailureFacts,
+    clues: Sequence[Clue],
+    findings: Sequence[Finding],
+    versions: Mapping[str, str],
+    stopped: CodePlace | None = None,
 ) -> Answer | None:
-    """The sentence; None for a log that tells of no failure."""
+    """The sentence; None for a log that tells of no failure. ``stopped`` is where its cut traceback ends."""
     statement = statement_of(facts, versions)
     first = next((one for one in findings if one.severity is Severity.ERROR and one.hazard not in FALLBACKS), None)
     apart = next((clue for clue in clues if clue.decides), None)
@@ -45,7 +49,7 @@ def answer_of(
             sure=statement.sure,
         )
     if apart is None:
-        return None
+        return _cut_in(stopped) if stopped is not None else None
     place = apart.places[0] if apart.places else None
     because, change = _sentences(apart.text)
     if change is None and first is not None and first.cure:
@@ -55,6 +59,44 @@ def answer_of(
         at=Text(f"{place.path}:{place.line}", f"{place.path}:{place.line}") if place is not None else None,
         change=lowered(change) if change is not None else None,
     )
+
+
+_READ = compiled_when_used(r"(?<![\w.\"'])([A-Za-z_]\w*(?:\.\w+)+)(?![\w.]|\()")
+
+
+def _cut_in(stopped: CodePlace) -> Answer:
+    """Where a traceback was cut before the line that names its exception, and what that line of code reads."""
+    code = " ".join(stopped.code[:200].split())
+    read = list(dict.fromkeys(_READ.findall(code)))[-1:]
+    release = f"{stopped.package} {stopped.release}".strip()
+    return Answer(
+        because=Text(
+            "`{code}` raised what the log was cut before", "`{code}` 抛出了异常，而日志在给出异常之前被截断"
+        ).format(code=code or stopped.function),
+        at=_place_of_code(stopped),
+        change=Text(
+            "{look}paste the line after it, which names the error{other}", "{look}请补上其后给出异常的那一行{other}"
+        ).format(
+            look=Text(
+                f"look at {read[0]} there (None, empty or of another type); ",
+                f"请查看该处的 {read[0]}（None、空或类型不同）；",
+            )
+            if read
+            else "",
+            other=Text(
+                f"; another release of {release} may not run this line", f"；{release} 的其他版本可能不会执行这一行"
+            )
+            if stopped.package
+            else "",
+        ),
+    )
+
+
+def _place_of_code(place: CodePlace) -> Text:
+    release = f"{place.package} {place.release}".strip()
+    if place.owner == "user" or not release:
+        return Text(f"{_code(place)}", f"{_code(place)}")
+    return Text(f"{_code(place)} of {release}", f"{_code(place)}（{release}）")
 
 
 def _sentences(text: Text) -> tuple[Text, Text | None]:
@@ -83,7 +125,7 @@ _NO_CLAUSE = compiled_when_used(
 )
 
 
-_NAMED_BY_THE_CAUSE = ("python-package-version-mismatch",)
+_NAMED_BY_THE_CAUSE = ("python-package-version-mismatch", "torchvision-of-other-torch")
 """Hazards of which the title is general, and the cause names the packages."""
 
 

@@ -14,12 +14,13 @@ from gonogo.diagnose.clues.join import clues_of
 from gonogo.diagnose.missing import missing_of
 from gonogo.diagnose.with_files import require_folder, setup_with, with_files
 from gonogo.evidence.failure.failure_facts import failure_facts
+from gonogo.evidence.log.code_owner import code_place
 from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, verdict_of
-from gonogo.finding.failure import FailureFacts
+from gonogo.finding.failure import CodePlace, FailureFacts
 from gonogo.finding.log_answer import Clue
 from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd
 from gonogo.hazards.index import all_hazards
@@ -101,7 +102,8 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
             skipped = (*skipped, Skipped(what, why))
     if not complete and not any(finding.certainty is Certainty.CERTAIN for finding in findings):
         skipped = (*skipped, *missing_of(log, facts_of_failure))
-    answer = None if complete else answer_of(facts_of_failure, clues, findings, log.setup.version_texts)
+    versions = log.setup.version_texts
+    answer = None if complete else answer_of(facts_of_failure, clues, findings, versions, _stopped_in(log))
     return Report(
         "diagnose",
         Verdict.NO_GO if answer is not None and answer.sure else verdict_of(findings, complete=complete),
@@ -115,6 +117,12 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
         clues=clues,
         failure=facts_of_failure if facts_of_failure != FailureFacts() else None,
     )
+
+
+def _stopped_in(log: FailureLog) -> CodePlace | None:
+    """The innermost frame of the last traceback that was cut before it names its exception."""
+    frames = log.cut[-1].frames if log.cut else ()
+    return code_place(frames[-1], log.setup.version_texts) if frames and frames[-1].code else None
 
 
 def not_contradicted(findings: tuple[Finding, ...], clues: Sequence[Clue]) -> tuple[Finding, ...]:

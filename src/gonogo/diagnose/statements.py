@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gonogo.diagnose.kinds_of_messages import told_by_its_words
 from gonogo.diagnose.kinds_of_objects import told_by_its_kind
 from gonogo.evidence.failure.failure_facts import raised_in_your_line
 from gonogo.evidence.failure.misfit import (
@@ -66,6 +67,8 @@ def statement_of(facts: FailureFacts, versions: Mapping[str, str]) -> Statement 
     raised = _telling(facts.chain)
     misfit = misfit_in(facts, versions)
     because, change = told_by_its_kind(raised)
+    if because is None:
+        because, change = told_by_its_words(raised)
     if because is None and misfit is not None and raised.message.form in FORMS:
         because, change = _of_misfit(misfit, versions)
     elif because is None:
@@ -245,6 +248,8 @@ def _uninitialized(what: str) -> Text:
 
 
 def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None, Text | None]:
+    if misfit.form == "no_module" and "." not in misfit.subject:
+        return _of_absent_package(misfit, versions)
     what = _what_is_lacking(misfit)
     if _is_of_the_batch(misfit):
         name = misfit.names[0]
@@ -330,6 +335,35 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
         "of both packages",
         "调用方与被调用方版本不同：请给出此行之前的内容或 pip freeze，并比较两个包的版本",
     )
+
+
+def _of_absent_package(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text, Text]:
+    """A package that is not installed: who imports it, and that he may take it for installed without need."""
+    by = _named(misfit.asks, misfit.asks_version or versions.get(misfit.asks, ""))
+    there = ", ".join(
+        f"{name} {versions[name]}"
+        for name in ("transformers", "torch", "vllm")
+        if name in versions and name != misfit.asks
+    )
+    because = (
+        Text("{by} imports {name}, which is not installed", "{by} 导入了 {name}，而它没有安装").format(
+            by=by, name=misfit.subject
+        )
+        if by
+        else _what_is_lacking(misfit)
+    )
+    if not misfit.asks:
+        return because, Text(
+            "pip install {name} into the environment that runs this, or take out what imports it",
+            "在运行它的环境中 pip install {name}，或去掉导入它的部分",
+        ).format(name=misfit.subject)
+    return because, Text(
+        "pip install {name} if you use that part of {asks}; if not, {asks} takes an optional package for installed: "
+        "take the release of {asks} that is made for what is beside it{there}",
+        "若用到 {asks} 的这一部分，请 pip install {name}；否则是 {asks} 误以为该可选包已安装：请使用与其他包{there}同"
+        "一时"
+        "期的 {asks}",
+    ).format(name=misfit.subject, asks=misfit.asks, there=Text(f" ({there})", f"（{there}）") if there else "")
 
 
 _BATCH = compiled_when_used(r"(?i)\*\* ?\w*(?:input|batch|feature|sample|encod|example)")

@@ -37,6 +37,25 @@ class Unquantized(msgspec.Struct, frozen=True):
     parameters: int
 
 
+class Experts(msgspec.Struct, frozen=True):
+    """A mixture of experts: which of them a token takes decides how much memory a rank needs."""
+
+    count: int
+    chosen: int
+    """For each token."""
+    expert_parallel: int
+    """Ranks that share them."""
+    capacity_factor: float | None = None
+    """How many times its even share an expert takes at most; None: any."""
+
+    @property
+    def most(self) -> float:
+        """How many times its even share of the tokens a rank can get."""
+        held = self.count // self.expert_parallel
+        most = self.expert_parallel * min(self.chosen, held) / self.chosen
+        return most if self.capacity_factor is None else min(most, self.capacity_factor)
+
+
 class AsRun(msgspec.Struct, frozen=True):
     """The facts. Ranges are (least, most); None, empty or 0 where nothing of the kind was seen."""
 
@@ -78,3 +97,5 @@ class AsRun(msgspec.Struct, frozen=True):
     unquantized: tuple[Unquantized, ...] = ()
     """Of a quantized model: what is neither quantized, nor trained, nor an embedding, most first."""
     asked: ConfiguredSettings = ConfiguredSettings()
+    experts: Experts | msgspec.UnsetType = msgspec.UNSET
+    """Of a model that has some."""

@@ -188,6 +188,23 @@ class Obligation(msgspec.Struct, frozen=True):
     shown_zh: str
 
 
+class RoutingBand(msgspec.Struct, frozen=True):
+    """A rank's peak over what the router may do: it is rehearsed with its even share of the tokens."""
+
+    experts: int
+    chosen: int
+    """For each token."""
+    expert_parallel: int
+    least_bytes: int
+    """Allocated at the peak where no token comes to this rank's experts."""
+    even_bytes: int
+    most_bytes: int
+    """Where as many come as can: ``most_share`` times the even share."""
+    most_share: float
+    fits_share: float
+    """Up to how many times the even share fits into what the device has."""
+
+
 class RehearsedRank(msgspec.Struct, frozen=True):
     """One rank that was run. ``peak_…`` without a device are of its own device."""
 
@@ -220,6 +237,8 @@ class RehearsedRank(msgspec.Struct, frozen=True):
     as_run: AsRun | None = None
     certificate: tuple[Obligation, ...] | msgspec.UnsetType = msgspec.UNSET
     """Of a rank that failed; not set for others."""
+    routing: RoutingBand | msgspec.UnsetType = msgspec.UNSET
+    """Of a model with experts that ranks share."""
     host_modules: tuple[ModuleMemory, ...] = ()
     """Of the peak of host memory; see :attr:`Device.modules`."""
     timelines: tuple[MemoryTimeline, ...] = ()

@@ -140,8 +140,8 @@ def looks_random(value: str) -> bool:
 
 def known_prefix(value: str) -> str:
     """The part that tells its kind, of a value that is a token in a known format; empty for any other value."""
-    for literal, pattern in _starts():
-        if value.startswith(literal) and pattern not in (_KEY, _USER):
+    for literal in _LITERALS:
+        if value.startswith(literal) and (pattern := _pattern_of(literal)) not in (_KEY, _USER):
             match = pattern.fullmatch(value)
             if match is not None and _is_one(match, literal):
                 return match["kept"]
@@ -150,27 +150,35 @@ def known_prefix(value: str) -> str:
 
 def with_known_replaced(text: str, hide: Hide) -> str:
     """The text with each secret in a known format, or beside a name that says so, replaced by what ``hide`` answers."""
-    for literal, pattern in _starts():
+    for literal in _LITERALS:
         if literal in text:
-            text = _replace_secrets(text, literal, pattern, hide)
+            text = _replace_secrets(text, literal, _pattern_of(literal), hide)
     return _with_named_replaced(text, hide)
 
 
+_OF_STARTS = {
+    "-----BEGIN ": _KEY,
+    "://": _USER,
+    "eyJ": _JWT,
+    "SG.": _SENDGRID,
+    **dict.fromkeys(("Bearer ", "bearer ", "BEARER ", "Basic ", "basic "), _HEADER),
+}
+_LITERALS = (
+    *("-----BEGIN ", "://", "eyJ", "SG."),
+    *_TOKENS,
+    *_HOOKS,
+    *("Bearer ", "bearer ", "BEARER ", "Basic ", "basic "),
+)
+"""What each format begins with."""
+
+
 @cache
-def _starts() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """What each format begins with, and the pattern of it from there on."""
-    return (
-        ("-----BEGIN ", _KEY),
-        ("://", _USER),
-        ("eyJ", _JWT),
-        ("SG.", _SENDGRID),
-        *((literal, _token(literal)) for literal in _TOKENS),
-        *((literal, re.compile(rf"(?P<kept>{re.escape(literal)})(?P<secret>[\w/-]{{8,}})")) for literal in _HOOKS),
-        *((literal, _HEADER) for literal in ("Bearer ", "bearer ", "BEARER ", "Basic ", "basic ")),
-    )
-
-
-def _token(literal: str) -> re.Pattern[str]:
+def _pattern_of(literal: str) -> re.Pattern[str]:
+    """The pattern of a format from its beginning on, compiled where a text has the beginning."""
+    if literal in _OF_STARTS:
+        return _OF_STARTS[literal]
+    if literal in _HOOKS:
+        return re.compile(rf"(?P<kept>{re.escape(literal)})(?P<secret>[\w/-]{{8,}})")
     more = _AFTER_SK if literal == "sk-" else ""
     return re.compile(rf"(?<![A-Za-z0-9])(?P<kept>{re.escape(literal)}{more})(?P<secret>[A-Za-z0-9_-]{{12,}})")
 

@@ -14,6 +14,10 @@ def hazard_of_page(page: HazardPage) -> Hazard:
     """The hazard. Raises UserError where its head doesn't fit, or where nothing is declared and there is no code."""
     if page.has_code:
         return _class_in(page)(page)
+    if "arguments" in page.head:
+        from gonogo.hazards.argument_rule import ArgumentHazard
+
+        return ArgumentHazard(page)
     if "signs" in page.head:
         from gonogo.hazards.log_rule import LoggedHazard
 
@@ -31,8 +35,9 @@ def hazard_of_page(page: HazardPage) -> Hazard:
     page.refuse(
         "",
         Text(
-            "it declares nothing to look for: write signs, a refusal, keys or versions, or code into {code} beside it",
-            "没有声明要查找的内容：请写 signs、refusal、keys 或 versions，或在同目录的 {code} 中编写代码",
+            "it declares nothing to look for: write signs, a refusal, keys, arguments or versions, or "
+            "code into {code} beside it",
+            "没有声明要查找的内容：请写 signs、refusal、keys、arguments 或 versions，或在同目录的 {code} 中编写代码",
         ).format(code=f"{page.module.rpartition('.')[2]}.py"),
     )
 

@@ -19,6 +19,7 @@ from gonogo.evidence.rehearsal.record import (
     categories_of,
 )
 from gonogo.finding import rehearsal
+from gonogo.judge.routing import routing_band
 
 _T = TypeVar("_T")
 
@@ -96,9 +97,16 @@ def _rank(rank: RankRecord, folder: str) -> rehearsal.RehearsedRank:
         certificate=_convert(rank.certificate, tuple[rehearsal.Obligation, ...]) if rank.certificate else msgspec.UNSET,
         events=tuple(rank.events),
         as_run=rank.as_run,
+        routing=_routing(rank, own),
         timelines=tuple(_timeline(timeline, folder) for timeline in rank.timelines),
         host_modules=tuple(rank.host.modules) if rank.host else (),
     )
+
+
+def _routing(rank: RankRecord, own: DeviceMemory | None) -> rehearsal.RoutingBand | msgspec.UnsetType:
+    experts = rank.as_run.experts if rank.as_run is not None else msgspec.UNSET
+    band = routing_band(own, experts) if own is not None and experts is not msgspec.UNSET else None
+    return band if band is not None else msgspec.UNSET
 
 
 def _device(device: DeviceMemory) -> rehearsal.Device:

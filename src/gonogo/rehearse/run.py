@@ -250,7 +250,7 @@ class _Job:
             ranks, note = with_each_shape(ranks, looked)
             self.notes.append(note)
         with self._world() as world:
-            assignments = [self._assignment(rank, world) for rank in ranks]
+            assignments = [self._assignment(rank, world, counts=rank in (min(ranks), max(ranks))) for rank in ranks]
             request.viewers.check_ranks(len(assignments))
             records, divergence = _run_assigned(self.pool, assignments, self.deadline, self.progress, self.log)
             if world is not None:
@@ -269,8 +269,8 @@ class _Job:
             return contextlib.nullcontext()
         return self.confinement.world(below=(*self.life.below, *self.resolved.below), prepared=self.made)
 
-    def _assignment(self, rank: int, world: World | None) -> Assignment:
-        """A worker's plan and environment; makes its folders."""
+    def _assignment(self, rank: int, world: World | None, *, counts: bool = False) -> Assignment:
+        """A worker's plan and environment; makes its folders. ``counts``: whether its work is, where wanted."""
         launch, request, machine = self.resolved.launch, self.request, self.machine
         process = launch.processes[rank]
         folder = Path(tempfile.mkdtemp(prefix=f"rank-{rank}-", dir=self.confinement.shared))
@@ -296,7 +296,7 @@ class _Job:
             progress=str(folder / "progress.jsonl"),
             devices=machine.count,
             started_by_program=launch.launcher == SPAWN,
-            counts_work=request.count_work and rank == 0,
+            counts_work=request.count_work and counts,
             every=request.every or request.viewers.flight_recorder is not None or bool(self.life.part),
             to_the_end=not self.life.part,
             life=self.life.part,

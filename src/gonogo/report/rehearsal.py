@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gonogo.finding.ranks import ranks_text
-from gonogo.finding.rehearsal import Device, ModuleMemory, Rehearsal, RehearsedRank
+from gonogo.finding.rehearsal import Device, ModuleMemory, Rehearsal, RehearsedRank, RoutingBand
 from gonogo.finding.words import CATEGORIES, ONLY_WHERE_HELD, size
 from gonogo.report.as_run import counted_range, tokens_of
 from gonogo.report.lives.state_tables import life_tables
@@ -53,6 +53,7 @@ def rehearsal_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
         _operands(rehearsal, language),
         *life_tables(rehearsal, language),
         _memory(rehearsal, language),
+        _routing(rehearsal, language),
         _categories(rehearsal, language),
         _phases(rehearsal, language),
         _modules(rehearsal, language),
@@ -116,6 +117,20 @@ def _memory(rehearsal: Rehearsal, language: str) -> Table:
     first = 1 + len(column)
     numeric, used = frozenset(range(first, first + 6)), frozenset({first + 4})
     return Table(word("memory", language), columns, merged(rows), numeric, shares=used)
+
+
+def _routing(rehearsal: Rehearsal, language: str) -> Table:
+    """Of a model whose experts are shared by ranks: the peak over what the router may do."""
+    rows = []
+    for rank in rehearsal.ranks:
+        band = rank.routing
+        if isinstance(band, RoutingBand):
+            sizes = (size(band.least_bytes), size(band.even_bytes), f"{size(band.most_bytes)} (x {band.most_share:g})")
+            rows.append((rank.rank, (*sizes, f"x {min(band.fits_share, band.most_share):.2g}")))
+    names = ("rank", "no_tokens", "even_tokens", "all_tokens", "fits_tokens")
+    return Table(
+        word("routing", language), tuple(word(name, language) for name in names), merged(rows), frozenset({1, 2, 3, 4})
+    )
 
 
 def _categories(rehearsal: Rehearsal, language: str) -> Table:

@@ -25,7 +25,15 @@ _PHRASES = {
     "context parallel": NAMES["cp"],
     "expert parallel": NAMES["ep"],
     "packing": ("packing", "neat_packing", "sample_packing", "padding_free"),
-    "packed": ("packing", "neat_packing", "sample_packing", "padding_free", "use_remove_padding"),
+    "packed": (
+        "packing",
+        "neat_packing",
+        "sample_packing",
+        "padding_free",
+        "use_remove_padding",
+        "use_packed_sequence",
+    ),
+    "save_for_backward": ("recompute_granularity", "gradient_checkpointing", "activation_checkpointing"),
     "padding_free": ("padding_free", "packing"),
     "lora": ("finetuning_type", "train_type", "tuner_type", "use_lora", "enable_lora", "lora_rank"),
     "inhomogeneous": ("use_dynamic_bsz", "use_dynamic_batching", "dynamic_batch_size"),
@@ -38,6 +46,8 @@ _COMMON = frozenset(
      "dataset", "tokenizer", "optimizer", "trainer", "template", "max_steps", "seed", "report_to", "state_dict")
 )  # fmt: skip
 """Names that stand in nearly every line."""
+_UNBOUND = compiled_when_used(r"local variable '(\w{1,80})' (?:referenced before|where it is not)")
+_CHOOSE = ("name", "type", "mode", "backend", "strategy", "engine")
 _MAX = 4
 _PARALLELISMS = ("tp", "pp", "cp", "ep", "etp", "vpp")
 
@@ -82,6 +92,12 @@ def _named(raised: RaisedException, settings: tuple[RunSetting, ...]) -> Iterato
     # ``cp_comm_type`` is of context parallelism.
     meanings |= {word for name in message.names for word in name.lower().split("_") if word in _PARALLELISMS}
     text = re.sub(r"\s+", " ", message.text[:4000]).lower()
+    if unset := _UNBOUND.search(message.text):
+        # What chooses the branch that would have set it: ``rollout.name`` for a variable ``rollout``.
+        for setting in settings:
+            parts = setting.name.lower().split(".")
+            if unset.group(1).lower() in parts[:-1] and parts[-1] in _CHOOSE:
+                yield setting
     by_phrase = {name for phrase, names in _PHRASES.items() if phrase in text for name in names}
     for setting in settings:
         if meaning_of(setting.name) in meanings or setting.last_name in by_phrase:

@@ -11,9 +11,11 @@ import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from gonogo.evidence.library import is_library
+from gonogo.evidence.log.code_owner import distribution_of, owner_of
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.paths import is_file, opened
@@ -83,25 +85,44 @@ def _excerpt(
 ) -> SourceExcerpt | None:
     packaged = _IN_PACKAGES.search(frame.path)
     if packaged is not None:
-        relative = packaged[1].replace("\\", "/")
-        package, version = _distribution(relative)
-        told = log.setup.version_texts.get(package.lower().replace("_", "-"), "")
-        if relative in released:
-            origin = Text(f"{package} {told}", f"{package} {told}")
-            return _around(frame, released[relative], origin)
-        if version is None:
-            return None
-        path = Path(sysconfig.get_paths()["purelib"], relative)
-        text = _read(path)
-        if text is None:
-            return None
-        origin = _FROM_HERE.format(package=package, version=version)
-        if told and told != version:
-            other = _OTHER_RELEASE.format(version=told)
-            origin = Text(origin.en + other.en, origin.zh + other.zh)
-        return _around(frame, text, origin)
+        return _of_package(frame, packaged[1].replace("\\", "/"), log, released)
     source = _file_of(frame.path, files)
-    return _around(frame, source.text, _FROM_RUN) if source is not None else None
+    shown = _around(frame, source.text, _FROM_RUN) if source is not None else None
+    if shown is None and (owner := owner_of(frame.path)).owner == "clone" and owner.module:
+        # A framework that was run from a folder: the release installed here may have the same lines.
+        relative = owner.module.replace(".", "/") + ("/__init__.py" if frame.path.endswith("__init__.py") else ".py")
+        shown = _of_package(frame, relative, log, released)
+    return shown
+
+
+def _of_package(frame: LogFrame, relative: str, log: FailureLog, released: Mapping[str, str]) -> SourceExcerpt | None:
+    """The lines around a frame of a package's file, by its path below site-packages."""
+    package, version = _distribution(relative)
+    told = log.setup.version_texts.get(package.lower().replace("_", "-"), "")
+    if relative in released:
+        return _around(frame, released[relative], Text(f"{package} {told}", f"{package} {told}"))
+    if version is None or (text := _installed(relative)) is None:
+        return None
+    origin = _FROM_HERE.format(package=package, version=version)
+    if told and told != version:
+        other = _OTHER_RELEASE.format(version=told)
+        origin = Text(origin.en + other.en, origin.zh + other.zh)
+    return _around(frame, text, origin)
+
+
+def _installed(relative: str) -> str | None:
+    """A file of a package that is installed here, wherever that is (an editable install too); nothing is imported."""
+    top, _, rest = relative.partition("/")
+    folders = [Path(sysconfig.get_paths()[name], relative) for name in ("purelib", "platlib")]
+    try:
+        found = PathFinder.find_spec(top.removesuffix(".py"))
+    except (ImportError, ValueError, AttributeError):
+        found = None
+    if found is not None and rest:
+        folders += [Path(folder, rest) for folder in found.submodule_search_locations or ()]
+    elif found is not None and found.origin:
+        folders.append(Path(found.origin))
+    return next((text for path in dict.fromkeys(folders) if (text := _read(path)) is not None), None)
 
 
 def _around(frame: LogFrame, text: str, origin: Text) -> SourceExcerpt | None:
@@ -143,12 +164,23 @@ def _signature(frame: LogFrame, lines: list[str], first: int) -> list[int]:
 
 
 def _distribution(relative: str) -> tuple[str, str | None]:
-    """The package of a path below site-packages, by its folder, and the version that is installed here."""
-    name = relative.partition("/")[0].removesuffix(".py")
+    """The distribution of a path below site-packages (ms-swift of swift/…), and the version that is installed here."""
+    module = relative.removesuffix(".py").replace("/", ".")
+    top = module.partition(".")[0]
+    names = (distribution_of(module), top)
+    known = next(((name, version) for name in names if (version := _version_here(name)) is not None), None)
+    if known is not None:
+        return known
+    for name in metadata.packages_distributions().get(top, ()):
+        return name, _version_here(name)
+    return names[0], None
+
+
+def _version_here(distribution: str) -> str | None:
     try:
-        return name, metadata.version(name)
+        return metadata.version(distribution)
     except (metadata.PackageNotFoundError, ValueError):
-        return name, None
+        return None
 
 
 def _file_of(path: str, files: Mapping[str, SourceFile]) -> SourceFile | None:

@@ -19,6 +19,11 @@ from gonogo.finding import Text
 from gonogo.finding.second_opinion.model_reading import CheckedClaim
 
 _MIN_QUOTE = 6
+_MIN_PART = 4
+"""Characters of each part of a quote that leaves words out: single letters stand in any log."""
+_MAX_LEFT_OUT = 4000
+"""Characters that a quote may leave out between two of its parts."""
+_MAX_TRIES = 200
 _ROUNDED = 0.005
 """How far a number that was rounded may be off."""
 _SMALL = 100
@@ -38,6 +43,7 @@ _VIOLATES = Text("the log says so, and it does not satisfy {needs}", "与日志�
 _COMES_TO = Text("computed again", "重新计算一致")
 _COMES_TO_OTHER = Text("it comes to {value}", "结果应为 {value}")
 _NO_EXPRESSION = Text("it is no plain arithmetic", "不是简单的算式")
+_NOTHING_OF_THE_LOG = Text("none of its numbers stands in the log", "其中没有任何数字出现在日志中")
 _NOWHERE = Text("{number} stands nowhere in the log", "日志中没有 {number}")
 
 
@@ -58,6 +64,8 @@ class _Evidence:
         texts += [say(source.text) for source in files.sources.values() if len(source.data) < 200_000]
         self.text = _flat("\n".join([*texts, pack.evidence]))
         self.digits = re.sub(r"(?<=\d)[,_](?=\d{3})", "", self.text)
+        self.own_digits = re.sub(r"(?<=\d)[,_](?=\d{3})", "", _flat("\n".join(texts)))
+        """Numbers of the log and the run's files alone: the pack counts lines and tokens of its own."""
         self.versions = setup.version_texts
         self.lines = {say(facts.path): facts.lines for facts in log.logs}
         self.places = {(say(line.path), line.number) for line in log.lines}
@@ -68,13 +76,14 @@ class _Evidence:
 
 
 def _claims(answer: ModelAnswer, evidence: _Evidence) -> Iterator[CheckedClaim]:
-    for quote in answer.quotes:
+    """Each claim once: to say the same again shows nothing more."""
+    for quote in dict.fromkeys(answer.quotes):
         yield _quote(quote, evidence)
-    for place in answer.places:
+    for place in dict.fromkeys(answer.places):
         yield _place(place, evidence)
-    for version in answer.versions:
+    for version in dict.fromkeys(answer.versions):
         yield _version(version, evidence)
-    for number in answer.numbers:
+    for number in dict.fromkeys(answer.numbers):
         yield _number(number, evidence)
 
 
@@ -85,10 +94,28 @@ def _flat(text: str) -> str:
 def _quote(quote: str, evidence: _Evidence) -> CheckedClaim:
     parts = [_flat(part).strip("`\"'“”‘’ ") for part in re.split(r"\.{3,}|…|\[\.\.\.\]", quote)]
     parts = [part for part in parts if part]
-    if sum(map(len, parts)) < _MIN_QUOTE:
+    if not parts or min(map(len, parts)) < (_MIN_QUOTE if len(parts) == 1 else _MIN_PART):
         return CheckedClaim("quote", quote, False, _TOO_SHORT)
-    holds = all(part in evidence.text for part in parts)
+    holds = _in_order(parts, evidence.text)
     return CheckedClaim("quote", quote, holds, _STANDS if holds else _STANDS_NOT)
+
+
+def _in_order(parts: list[str], text: str) -> bool:
+    """Whether the parts of a quote that leaves words out stand one after another, near each other."""
+    at = text.find(parts[0])
+    tries = 0
+    while at >= 0 and tries < _MAX_TRIES:
+        tries += 1
+        end = at + len(parts[0])
+        for part in parts[1:]:
+            found = text.find(part, end, end + _MAX_LEFT_OUT + len(part))
+            if found < 0:
+                break
+            end = found + len(part)
+        else:
+            return True
+        at = text.find(parts[0], at + 1)
+    return False
 
 
 def _place(place: ClaimedPlace, evidence: _Evidence) -> CheckedClaim:
@@ -146,6 +173,10 @@ def _beside(name: str, text: str) -> list[str]:
     return re.findall(rf"(?i)\b{written}\W{{1,4}}(?:version\W{{1,3}})?v?(\d+\.\d[\w.+]*\w|\d+\.\d)", text)[:8]
 
 
+def _stands(number: float, digits: str) -> bool:
+    return re.search(rf"(?<![\d.]){re.escape(f'{number:.15g}')}(?![\d])", digits) is not None
+
+
 def _number(claim: NumberClaim, evidence: _Evidence) -> CheckedClaim:
     said = f"{claim.expression} = {claim.equals:g}"[:200]
     found = computed(claim.expression)
@@ -164,4 +195,6 @@ def _number(claim: NumberClaim, evidence: _Evidence) -> CheckedClaim:
             and re.search(rf"(?<![\d.]){re.escape(written)}(?!\d)", evidence.digits) is None
         ):
             return CheckedClaim("number", said, False, _NOWHERE.format(number=written))
+    if not any(_stands(number, evidence.own_digits) for number in numbers):
+        return CheckedClaim("number", said, False, _NOTHING_OF_THE_LOG)
     return CheckedClaim("number", said, True, _COMES_TO)

@@ -27,6 +27,10 @@ class Speed(msgspec.Struct, frozen=True):
     host_link_bytes: float
     """To the host's memory, bytes/s in one direction."""
     source: str = ""
+    matmul_share: float = 0.6
+    """Of :attr:`matmul_flops`, what large products reach."""
+    attention_share: float = 0.5
+    """Of it, what fused attention reaches."""
 
 
 class Accelerator(msgspec.Struct, frozen=True):
@@ -60,6 +64,11 @@ class Machine(msgspec.Struct, frozen=True):
 DEFAULT_ACCELERATOR = "H100-80G"
 """What is rehearsed on where the user names none; the report always says which it was."""
 
+_SHARES = {10: {"matmul_share": 0.45, "attention_share": 0.4}, 12: {"matmul_share": 0.45, "attention_share": 0.4}}
+"""By compute capability, where products reach less of what is stated than on A100 and H100. Blackwell: 45 to 65 % of
+2250 TFLOP/s over the shapes of Llama 70B and 405B
+(https://github.com/MooreThreads/SimuMax/blob/main/configs/system/b200_bf16_ceperm.json)."""
+
 _UNITS = {"M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -85,6 +94,7 @@ def all_accelerators() -> tuple[Accelerator, ...]:
                 link_bytes=row["link_gbs"] * 1e9,
                 host_link_bytes=row["host_link_gbs"] * 1e9,
                 source=row["speed_source"],
+                **_SHARES.get(row["compute_capability"][0] if row["device_type"] == "cuda" else 0, {}),
             ),
         )
         for row in rows

@@ -22,7 +22,8 @@ _MISSING = compiled_when_used(
 )
 _COUNT = compiled_when_used(rf"{_CALLEE} takes (?:from \d+ to )?(?:exactly )?(\d+) positional arguments? but (\d+)")
 _NO_ATTRIBUTE = compiled_when_used(
-    r"(?:'([\w.]{1,120})' object|module '([\w.]{1,200})'|type object '([\w.]{1,120})') has no attribute '(\w{1,120})'"
+    r"(?:'([\w.]{1,120})' object|module '?([\w.]{1,200}?)'?|type object '([\w.]{1,120})') has no attribute "
+    r"'?(\w{1,120})'?"
 )
 _ATTRIBUTE_OF_CONFIG = compiled_when_used(r"Key '([\w.]{1,80})' is not in struct")
 _NOT_IMPORTABLE = compiled_when_used(

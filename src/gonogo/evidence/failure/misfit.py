@@ -35,7 +35,10 @@ _OF_CLASS = tuple(
             r"(?:Seq2Seq)?(?:Trainer|TrainingArguments)|\w+For(?:CausalLM|ConditionalGeneration|SequenceClassification)"
             r"|GenerationConfig|DynamicCache|PreTrained\w+|PretrainedConfig|AutoModel\w*|BitsAndBytesConfig",
         ),
-        ("accelerate", r"Accelerator|AcceleratorState|PartialState|FullyShardedDataParallelPlugin|DeepSpeedPlugin"),
+        (
+            "accelerate",
+            r"Hf(?:Trainer)?DeepSpeedConfig|Accelerator|AcceleratorState|PartialState|FullyShardedDataParallelPlugin|DeepSpeedPlugin",
+        ),
         ("peft", r"Lora\w*Config|PeftModel\w*|LoraModel|LoraLayer"),
         (
             "megatron-core",
@@ -48,7 +51,12 @@ _OF_CLASS = tuple(
             r"LLM|AsyncLLM\w*|EngineArgs|AsyncEngineArgs|SamplingParams|VllmConfig|LoRARequest|LLMEngine|FusedMoE"
             r"|GPUModelRunner|WorkerWrapperBase",
         ),
-        ("torch", r"DeviceMesh|DTensor|FullyShardedDataParallel|DistributedDataParallel|FSDPModule"),
+        (
+            "torch",
+            r"DeviceMesh|DTensor|FullyShardedDataParallel|DistributedDataParallel|FSDPModule|fully_shard"
+            r"|barrier|monitored_barrier|init_process_group|new_group|init_device_mesh|broadcast_object_list"
+            r"|all_gather_object|gather_object|scatter_object_list|all_gather_into_tensor|reduce_scatter_tensor",
+        ),
     )
 )
 """Classes that are known by their names alone, and the distribution that they are of."""
@@ -102,6 +110,8 @@ def _misfit(raised: RaisedException, versions: Mapping[str, str]) -> Misfit | No
     at = _asking(frames, message.form)
     lacks = _lacking(message.form, message.subject, frames)
     asks = at.package if at is not None and at.package != lacks else ""
+    if not asks and message.form == "no_module" and (found := _WRAPPED.search(message.text)):
+        asks = distribution_of(found.group(1))
     return Misfit(
         form=message.form,
         lacks=lacks,
@@ -114,6 +124,9 @@ def _misfit(raised: RaisedException, versions: Mapping[str, str]) -> Misfit | No
         at=at,
     )
 
+
+_WRAPPED = compiled_when_used(r"Failed to import ([A-Za-z_]\w{0,60})[\w.]* because of the following error")
+"""transformers, trl and diffusers load their modules late, and say so around the error."""
 
 HANDS_ON = ("_call_impl", "_wrapped_call_impl", "inner", "__call__", "wrapper", "wrapped_fn", "_fn")
 """Functions that call another with the arguments that they were given."""

@@ -327,6 +327,8 @@ class RankRecord(msgspec.Struct):
     """By rank, what kinds of batches it will read first; only where the worker was sent to look, and could tell."""
     parameter_names: dict[int, str] = {}
     """Names of the parameters by DeepSpeed's numbers, where several ranks are rehearsed together."""
+    pipeline: tuple[int, int, int] = (1, 1, 1)
+    """Stages, micro-batches of a step, and parts of the model on each rank: what a schedule waits for follows."""
     work: list[PhaseWork] = []
     """What it computed and moved, where that was asked for."""
     stopped_by: tuple[int, str] | None = None

@@ -69,6 +69,12 @@ class HalfAndFloat:
         return self._passes(*_REPLICAS) or self.log.has("in replica") or self.log.passes("parallel_apply")
 
     @property
+    def in_backward(self) -> bool:
+        """True in the backward of an autograd function, where one of the two is a gradient."""
+        innermost = self._error.innermost if self._error is not None else None
+        return innermost is not None and innermost.function == "backward"
+
+    @property
     def in_quantized_linear(self) -> bool:
         """True where a frame is a quantized linear's."""
         return self._passes(*_QUANTIZED)
@@ -112,4 +118,8 @@ def half_and_float(log: FailureLog) -> Iterator[HalfAndFloat]:
 
 def _mixes(text: str) -> bool:
     found = _WORDING.search(text)
-    return found is not None and len({part.lower() for part in found.groups() if part}) == 2
+    if found is None:
+        return False
+    parts = {part.lower().removeprefix("struct ").removeprefix("c10::") for part in found.groups() if part}
+    # float16 beside bfloat16 are two half precisions: no layer of them is in fp32.
+    return len(parts) == 2 and bool(parts & {"float", "float32"})

@@ -10,7 +10,7 @@ class DtypeMismatchLora(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """The mismatch where LoRA is in play: likely under an evaluation, possible elsewhere."""
         for met in half_and_float(log):
-            if met.in_replica or (met.has_frames and not met.with_lora and not met.in_evaluation):
+            if met.in_replica or met.in_backward or (met.has_frames and not met.with_lora and not met.in_evaluation):
                 continue
             # python train.py with several visible GPUs is DataParallel, which fails with the same words.
             plain_lora = met.with_lora and met.has_frames and not met.quantized and log.setup.launcher != "python"

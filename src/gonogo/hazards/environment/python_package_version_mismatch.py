@@ -1,5 +1,3 @@
-from collections.abc import Mapping
-
 from gonogo.evidence.environment.compatibility import known_bad, required_by
 from gonogo.evidence.failure.message import parsed_message
 from gonogo.evidence.failure.misfit import FORMS_OF_CALLS, Misfit, config_of_trainer, misfit_of
@@ -41,7 +39,6 @@ _PAIR = Pattern(
     r"|unwrap_model\(\) got an unexpected keyword argument|'(?:AdamW|Adam|SGD|Adafactor"
     r"|AcceleratedOptimizer)' object has no attribute 'train'"
     r"|name '(?:ParallelismConfig|init_empty_weights|PartialState)' is not defined"
-    r"|operator torchvision::nms"
     r"|numpy\.(?:dtype|ufunc) size changed, may indicate binary incompatibility"
     r"|numpy\.core\.multiarray failed to import"
     r"|requires? (?:the )?(?:latest version of )?`?(?:peft|accelerate|bitsandbytes|transformers|trl|deepspeed"
@@ -56,7 +53,6 @@ _WRAPPED = Pattern(
     r"|Failed to import transformers\.(?:trainer|training_args|modeling_utils|integrations)\b"
     r"|Could not import module '\w+'"
 )
-_OPERATOR = Pattern(r"operator (torchvision|torchaudio|torchao)::\w+ does not exist")
 _REQUIRED_BY = Pattern(r"is required by ([A-Za-z][\w.-]{0,60}\w)")
 _LOADER = Pattern(r"cannot open shared object file|undefined symbol|DLL load failed")
 _NO_PACKAGE = Pattern(r"No module named '\w+'")
@@ -199,8 +195,6 @@ class PythonPackageVersionMismatch(Hazard):
 def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]] | None:
     """Cause and cures that name the two packages, and no others; None where the log does not tell which they are."""
     versions = log.setup.version_texts
-    if operator := _OPERATOR.search(one_line(error.message)):
-        return _of_other_build(operator.group(1), versions)
     for package in parsed_message(error.type, error.message).packages:
         if package.required:
             there = package.version or versions.get(package.name, "")
@@ -283,26 +277,6 @@ _INTO_THE_CONFIG = Text(
     "If {names} is a setting of the training, give it to the trainer's arguments: {config}({names}=…)",
     "若 {names} 是训练设置，请放入训练器的参数：{config}({names}=…)",
 )
-
-
-def _of_other_build(package: str, versions: Mapping[str, str]) -> tuple[Text, tuple[Text, ...]]:
-    """Cause and cures where torch does not know the operators of a package that was compiled for another build."""
-    there = ", ".join(f"{name} {versions[name]}" for name in ("torch", package) if name in versions)
-    return (
-        Text(
-            "{package} registers no operators with the installed torch: it was compiled for another release or build "
-            "(CUDA, ROCm, CPU) of it{there}.",
-            "{package} 没有向已安装的 torch 注册算子：它是针对另一版本或另一构建（CUDA、ROCm、CPU）编译的{there}。",
-        ).format(package=package, there=Text(f" ({there})", f"（{there}）") if there else ""),
-        (
-            Text(
-                f"Install torch and {package} together, from one index of PyTorch (the same +cu… or +rocm…); or "
-                f"uninstall {package} where nothing of yours uses it",
-                f"从 PyTorch 的同一个索引一起安装 torch 与 {package}（+cu… 或 +rocm… 相同）；若用不到 "
-                f"{package}，则卸载它",
-            ),
-        ),
-    )
 
 
 def _required_of(package: str, version: str, other: str) -> str:

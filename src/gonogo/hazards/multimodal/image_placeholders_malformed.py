@@ -33,6 +33,8 @@ class ImagePlaceholdersMalformed(LoggedHazard):
 
     def certainty_for(self, log: FailureLog, sign: Sign, evidence: LineMatch | LoggedError) -> Certainty | None:
         """A few tokens too many are stray placeholders; fewer tokens than features were more likely cut off."""
+        if isinstance(evidence, LoggedError) and "too many indices" in evidence.message:
+            return None  # a mask of another form, which says nothing of the placeholders
         if sign.says is not MISMATCH:
             return sign.certainty
         counts = counts_of(evidence)

@@ -19,12 +19,14 @@ class MegatronHeadsNotDivisibleByTp(LoggedHazard):
             heads = number_of(given, None) or number_of(Field.of(config.get(key), None), None)
             if heads is None or not heads % size:
                 continue
+            # Query groups are copied since core 0.16; heads are refused by every release of Megatron's own program.
+            own = given.known and launch.framework is None
             yield self.finding(
                 Text(
                     "{heads} ({key}) is not divisible by the tensor-parallel size {size}.",
                     "{heads}（{key}）不能被张量并行度 {size} 整除。",
                 ).format(heads=heads, key=key, size=size),
-                certainty=Certainty.LIKELY,
+                certainty=Certainty.CERTAIN if own and key == "num_attention_heads" else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(tensor.span(), given.span() if given.known else None),
             )

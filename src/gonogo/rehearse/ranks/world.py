@@ -8,6 +8,7 @@ from gonogo.evidence.environment.hardware import Machine, machine_from, requeste
 from gonogo.finding import Text
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import UNSTATED, LaunchedProcess, ResolvedLaunch, Surroundings, is_unstated
+from gonogo.rehearse.ranks.mesh import is_mesh, mesh_ranks
 from gonogo.rehearse.ranks.rank_options import ALL_UP_TO, AUTO, FIRST_AND_LAST, OF_A_LIFE
 from gonogo.rehearse.ranks.sample import is_sample, sample_of
 from gonogo.rehearse.request import RehearsalRequest
@@ -69,7 +70,7 @@ def _named_devices(launch: ResolvedLaunch, process: LaunchedProcess) -> int:
 
 
 def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be_more: bool = False) -> list[int]:
-    """The ranks of ``auto``, ``0``, ``0,3``, ``0-3``, ``sample`` or ``all``, in order.
+    """The ranks of ``auto``, ``0``, ``0,3``, ``0-3``, ``sample``, ``mesh`` or ``all``, in order.
 
     With ``may_be_more``, those that the launch has: the program may start the others itself.
 
@@ -84,14 +85,14 @@ def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be
     if asked == FIRST_AND_LAST:
         return sorted({0, world - 1})
     asked = "0" if asked.strip().lower() == AUTO else asked
-    ranks: set[int] = sample_of(launch) if is_sample(asked) else set()
+    ranks: set[int] = sample_of(launch) if is_sample(asked) else mesh_ranks(launch) if is_mesh(asked) else set()
     for part in asked.split(",") if not ranks else ():
         match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
         if match is None:
             raise UserError(
                 Text(
-                    "--ranks {asked}: must be auto, like 0 or 0,3, or sample or all",
-                    "--ranks {asked}：请写成 auto、0、0,3、sample 或 all",
+                    "--ranks {asked}: must be auto, like 0 or 0,3, or sample, mesh or all",
+                    "--ranks {asked}：请写成 auto、0、0,3、sample、mesh 或 all",
                 ).format(asked=asked)
             )
         ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))

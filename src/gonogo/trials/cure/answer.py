@@ -7,18 +7,14 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gonogo.evidence.environment.hardware import find_accelerator
-from gonogo.evidence.rehearsal.failures import offload_device
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, cured
-from gonogo.finding.errors import UserError
 from gonogo.judge.rehearsal_summary import host_per_node, own_device
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.copy import Copy, patch_of
 from gonogo.trials.cure.search import SearchState
 from gonogo.trials.cure.trial import Trial
-from gonogo.trials.plan.extend import work_of
-from gonogo.trials.plan.roofline import NETWORK_BYTES, collective_seconds, step_time
+from gonogo.trials.plan.rehearsed_step import seconds_of_step
 
 _INTERRUPTED = Text("interrupted: partial result", "已中断：以下为部分结果")
 _OUT_OF_TIME = Text("--budget used up: there may be more to try", "--budget 规定的时间已用完：可能还有未尝试的改动")
@@ -153,37 +149,6 @@ def _with_user_paths(finding: Finding, copy: Copy) -> Finding:
 
 def _clean(text: Text, copy: Copy) -> Text:
     return Text(copy.shown(text.en), copy.shown(text.zh))
-
-
-def seconds_of_step(record: RehearsalRecord) -> float | None:
-    """Seconds of the last whole step; None where the rehearsal did not come to one, or nothing was counted."""
-    rank = record.ranks[0] if record.ranks else None
-    if rank is None or rank.steps == 0:
-        return None
-    last = max((part.step for part in rank.work if part.phase == "step"), default=None)
-    try:
-        speed = find_accelerator(record.accelerator.name).speed
-    except UserError:
-        return None
-    if last is None or speed is None:
-        return None
-    work = work_of([part for part in rank.work if part.step == last and part.phase in ("forward", "backward", "step")])
-    link = speed.link_bytes if record.nodes == 1 else min(speed.link_bytes, NETWORK_BYTES)
-    device = offload_device(rank.deepspeed_config, "offload_optimizer")
-    share = rank.parameter_count / record.world_size if device is not None else 0.0
-    return step_time(
-        compute=work.seconds,
-        communication=sum(
-            collective_seconds(name, int(sent), record.world_size, link) for name, sent in work.sent.items()
-        ),
-        to_host_bytes=work.to_host,
-        from_host_bytes=work.from_host,
-        host_parameters=share,
-        nvme_parameters=share if device == "nvme" else 0.0,
-        ranks_per_node=record.ranks_per_node,
-        nvme_drives=1,
-        speed=speed,
-    ).total
 
 
 def with_step_time(report: Report, record: RehearsalRecord) -> Report:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.evidence.environment.hardware import Speed
-from gonogo.trials.plan.roofline import LINK_SHARE, MATMUL_SHARE, StepTime, step_time
+from gonogo.trials.plan.roofline import LINK_SHARE, StepTime, step_time
 from gonogo.trials.plan.strategy import Family, Strategy
 from gonogo.virtual.measuring.jobs import Facts
 
@@ -105,7 +105,7 @@ def time(
     of_sample = known.seconds.get(strategy.checkpointing)
     if of_sample is None:
         passes = (2 if facts.trainable < facts.parameters / 2 else 3) + (1 if strategy.checkpointing else 0)
-        of_sample = 2.0 * passes * facts.parameters * seq_len / (speed.matmul_flops * MATMUL_SHARE)
+        of_sample = 2.0 * passes * facts.parameters * seq_len / (speed.matmul_flops * speed.matmul_share)
     compute = of_sample * samples
     gradients = 2.0 * facts.trainable
     gathers = facts.weight_bytes * (2 + (1 if strategy.checkpointing else 0)) if family.zero == 3 else 0.0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from gonogo.evidence.rehearsal.work import PhaseWork
-from gonogo.trials.plan.roofline import LAUNCH_SECONDS
+from gonogo.trials.plan.roofline import LAUNCH_SECONDS, OPERATOR_SECONDS
 from gonogo.virtual.measuring.jobs import Measured, PhasePeak
 
 _SAMPLE_PHASES = {"forward", "backward", "score"}
@@ -26,11 +26,13 @@ class Work(msgspec.Struct, frozen=True):
     from_host: float
     sent: dict[str, float]
     """Bytes put into collectives, by operator."""
+    operators: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """On the accelerator, by the roofline. Operators that are too short for it wait for their launch."""
-        return self.long_seconds + max(self.short_seconds, self.short_operators * LAUNCH_SECONDS)
+        """By the roofline, or as long as the process takes to launch it all. Short operators wait for their launch."""
+        computing = self.long_seconds + max(self.short_seconds, self.short_operators * LAUNCH_SECONDS)
+        return max(computing, self.operators * OPERATOR_SECONDS)
 
     def with_samples(self, ratio: float) -> Work:
         """The same operators on ``ratio`` times the samples."""
@@ -143,6 +145,7 @@ def work_of(parts: Sequence[PhaseWork], times: int = 1) -> Work:
         to_host=sum(part.to_host_bytes for part in parts) / times,
         from_host=sum(part.from_host_bytes for part in parts) / times,
         sent=sent,
+        operators=sum(part.operators for part in parts) / times,
     )
 
 
@@ -173,6 +176,7 @@ def extended(
             to_host=line(a.to_host, b.to_host),
             from_host=line(a.from_host, b.from_host),
             sent=lines(a.sent, b.sent),
+            operators=line(a.operators, b.operators),
         )
 
     phases = {}

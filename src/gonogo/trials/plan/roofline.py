@@ -10,9 +10,11 @@ from __future__ import annotations
 import msgspec
 
 from gonogo.evidence.environment.hardware import Speed
+from gonogo.evidence.rehearsal.work import read_collective_key
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS as LAUNCH_SECONDS
 from gonogo.virtual.tracing.operator_time import MATMUL_SHARE as MATMUL_SHARE
 from gonogo.virtual.tracing.operator_time import MEMORY_SHARE as MEMORY_SHARE
+from gonogo.virtual.tracing.operator_time import OPERATOR_SECONDS as OPERATOR_SECONDS
 
 LINK_SHARE = 0.7
 """Of the stated link bandwidth, as all_reduce_bench reaches it on large payloads (ml-engineering, network)."""
@@ -61,6 +63,10 @@ class StepTime(msgspec.Struct, frozen=True):
 LIMITS = ("compute", "communication", "host_link", "host_optimizer", "nvme", "generation")
 
 
+_BETWEEN_TWO = ("send", "recv", "recv_any_source")
+"""A rank sends while it receives: half the time of each."""
+
+
 def collective_seconds(operator: str, sent_bytes: int, ranks: int, bandwidth: float) -> float:
     """Seconds of collectives that sent so many bytes in all, over a ring of ``ranks`` ranks.
 
@@ -68,6 +74,8 @@ def collective_seconds(operator: str, sent_bytes: int, ranks: int, bandwidth: fl
     (n-1)/n of the full tensor for a gather or a reduce-scatter, and twice that for an all-reduce
     (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
     """
+    operator, members, _, _ = read_collective_key(operator)
+    ranks = members or ranks
     if ranks <= 1:
         return 0.0
     share = (ranks - 1) / ranks
@@ -76,6 +84,8 @@ def collective_seconds(operator: str, sent_bytes: int, ranks: int, bandwidth: fl
         moved = float(sent_bytes * (ranks - 1))
     elif "allreduce" in name:
         moved = 2 * sent_bytes * share
+    elif name in _BETWEEN_TWO:
+        moved = sent_bytes / 2
     else:
         moved = sent_bytes * share
     return moved / (bandwidth * LINK_SHARE)

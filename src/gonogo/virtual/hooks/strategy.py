@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from gonogo.virtual.hooks.experts import megatron_expert_parallel
+
 _WRAPPERS = {
     "FSDPModule": "FSDP2",
     "FullyShardedDataParallel": "FSDP",
@@ -41,6 +43,11 @@ def strategy_of(stage: int | None, root: nn.Module, wrappers: list[nn.Module]) -
         samples = sizes.pop("", 1)
         return " × ".join([f"{said} {samples}", *(f"{name} {size}" for name, size in sizes.items())])
     return said or ("TP (DTensor)" if any(_is_sharded(parameter) for parameter in root.parameters()) else "")
+
+
+def expert_parallel_of(root: nn.Module) -> int:
+    """Ranks that share the experts: Megatron-Core's size, or a mesh's; 1 where each rank has them all."""
+    return max(megatron_expert_parallel(), _mesh_sizes(root).get("EP", 1))
 
 
 def _megatron(wrapped: list[nn.Module]) -> str:

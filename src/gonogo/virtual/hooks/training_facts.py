@@ -9,11 +9,13 @@ from math import prod
 from typing import Any
 
 import torch
+from msgspec import UNSET
 from torch import nn
 
 from gonogo.evidence.rehearsal.modules import in_lists
 from gonogo.finding.as_run import AsRun, ConfiguredSettings, Recomputed, Unquantized
-from gonogo.virtual.hooks.strategy import strategy_of
+from gonogo.virtual.hooks.experts import experts_of
+from gonogo.virtual.hooks.strategy import expert_parallel_of, strategy_of
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.tensor import local_tensors
 
@@ -136,6 +138,7 @@ def as_run(
         states_on=("nvme",) if "offload_optimizer" in on_nvme else _most_first(seen.states),
         unquantized=_unquantized_modules(root, inner) if quantized else (),
         asked=_configured_settings(seen, root, inner, list(argv)),
+        experts=experts_of(inner, expert_parallel_of(root)) or UNSET,
     )
 
 

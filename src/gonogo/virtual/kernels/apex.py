@@ -89,7 +89,7 @@ def _weight_gradients(written: Written, assume: Assume, computed: Computed) -> M
         shape = (gradient.shape[-1], inputs.shape[-1])
         check(tuple(main_grad.shape) == shape, f"main_grad must have shape {shape}, but has {tuple(main_grad.shape)}")
         rows = gradient.numel() // gradient.shape[-1]
-        computed(of_product(shape[0], rows, shape[1]), inputs, gradient, main_grad, main_grad)
+        computed(of_product(shape[0], rows, shape[1]), inputs, gradient, main_grad, main_grad, kind="product")
         written(main_grad)
 
     module = ModuleType("fused_weight_gradient_mlp_cuda")

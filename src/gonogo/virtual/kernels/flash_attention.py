@@ -15,7 +15,7 @@ import torch
 
 from gonogo.finding import Text
 from gonogo.virtual.kernels.checks import check, on_accelerator
-from gonogo.virtual.kernels.flops import Computed, lengths_of, not_counted, of_attention
+from gonogo.virtual.kernels.flops import CAUSAL, Computed, lengths_of, not_counted, of_attention
 
 VERSION = "2.8.3"
 ASSUMED = Text("flash-attn {version} is installed on the machine", "机器上装有 flash-attn {version}").format(
@@ -66,7 +66,7 @@ class FlashAttention(ModuleType):
         check(batch > 0, "batch size must be positive")
         _check_shape("k", k, (batch, length_k, heads_k, size))
         _check_shape("v", v, (batch, length_k, heads_k, size))
-        self._count(q, k, v, [(length_q, length_k)] * batch)
+        self._count(q, k, v, [(length_q, length_k)] * batch, is_causal)
         kept = (batch, heads, _round_up(length_q, _ROWS), _round_up(length_k, _ROWS))
         return self._forward(q, out, (batch, heads, length_q), kept if return_softmax and p_dropout > 0 else (0,))
 
@@ -101,7 +101,7 @@ class FlashAttention(ModuleType):
             _check_shape("k", k, (k.shape[0], k.shape[1], size))
             _check_shape("v", v, tuple(k.shape))
         batch = _check_lengths(cu_seqlens_q, cu_seqlens_k)
-        self._count(q, k, v, lengths_of(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k))
+        self._count(q, k, v, lengths_of(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k), is_causal)
         kept = (batch, heads, _round_up(max_seqlen_q, _ROWS), _round_up(max_seqlen_k, _ROWS))
         return self._forward(q, out, (heads, total_q), kept if return_softmax and p_dropout > 0 else (0,))
 
@@ -131,7 +131,7 @@ class FlashAttention(ModuleType):
         self._check(q, k, v, softcap, p_dropout)
         batch, length, heads, size = q.shape
         rows = _round_up(length, _ROWS)
-        self._count(q, k, v, [(length, k.shape[1])] * batch, backward=True)
+        self._count(q, k, v, [(length, k.shape[1])] * batch, is_causal, backward=True)
         expanded = (batch, k.shape[1], heads, size)
         accumulated = (batch, rows, heads, _rounded_size(size))
         return self._backward(q, k, v, (dq, dk, dv), (batch, heads, rows), accumulated, expanded)
@@ -168,7 +168,7 @@ class FlashAttention(ModuleType):
         total, heads, size = q.shape
         rows = total + _ROWS * _check_lengths(cu_seqlens_q, cu_seqlens_k)
         lengths = lengths_of(cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k)
-        self._count(q, k, v, lengths, backward=True)
+        self._count(q, k, v, lengths, is_causal, backward=True)
         expanded = (k.shape[0], heads, size)
         return self._backward(q, k, v, (dq, dk, dv), (heads, rows), (rows, heads, _rounded_size(size)), expanded)
 
@@ -177,7 +177,7 @@ class FlashAttention(ModuleType):
     ) -> list[torch.Tensor]:
         """``mha_fwd_kvcache``: [out, softmax_lse]; new keys and values are written into the caches."""
         self._check(q, kcache, vcache, 0.0, 0.0)
-        self._count(q, kcache, vcache, [(q.shape[1], kcache.shape[1])] * q.shape[0])
+        self._count(q, kcache, vcache, [(q.shape[1], kcache.shape[1])] * q.shape[0], False)
         self._written(kcache)
         self._written(vcache)
         return self._forward(q, out, (q.shape[0], q.shape[2], q.shape[1]), (0,))[:2]
@@ -199,11 +199,12 @@ class FlashAttention(ModuleType):
 
     def _count(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: Sequence[tuple[int, int]],
-        backward: bool = False,
+        is_causal: bool, backward: bool = False,
     ) -> None:  # fmt: skip
         """Queries, keys and values are read, and something of the queries' size written; backward, twice as much."""
         flops = of_attention(q.shape[-2], lengths, q.shape[-1], v.shape[-1], backward=backward)
-        self._computed(flops, *(q, k, v, q) * (1 + backward))
+        done = CAUSAL if is_causal else 1.0
+        self._computed(flops, *(q, k, v, q) * (1 + backward), kind="attention", done=done)
 
     def _forward(
         self, q: torch.Tensor, out: torch.Tensor | None, of_lse: Sequence[int], of_p: Sequence[int]

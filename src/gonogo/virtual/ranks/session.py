@@ -35,6 +35,7 @@ from gonogo.virtual.hooks.decoding import Decoding
 from gonogo.virtual.hooks.engine import defer_compile_passes
 from gonogo.virtual.hooks.lifecycle import RehearsalComplete
 from gonogo.virtual.hooks.micro_batches import CounterTally, MicroBatches, NumbersTally, Tally
+from gonogo.virtual.hooks.pipeline import pipeline_of
 from gonogo.virtual.hooks.training_facts import as_run
 from gonogo.virtual.internal_failures import chain, find_internal_failure
 from gonogo.virtual.kernels.async_io import NvmeTraffic
@@ -393,6 +394,7 @@ class Session:
             left_on_cpu=self.life.left_on_cpu,
             parameter_count=_count(root),
             as_run=self._as_run(),
+            pipeline=pipeline_of(self.modules.roots()),
             deepspeed_config=_plain(self.facts.get("deepspeed_config")),
             device_map=self.facts.get("device_map"),
             device_map_frames=self.facts.get("device_map_frames", []),

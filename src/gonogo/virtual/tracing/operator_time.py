@@ -13,6 +13,15 @@ LAUNCH_SECONDS = 4e-6
 """The least that an operator takes: the launch of its kernel."""
 
 
-def operator_seconds(flops: int, moved_bytes: int, speed: Speed) -> float:
-    """Seconds of one operator on the accelerator, the longer of computing and moving; launching it takes time, too."""
-    return max(flops / (speed.matmul_flops * MATMUL_SHARE), moved_bytes / (speed.memory_bytes * MEMORY_SHARE))
+OPERATOR_SECONDS = 28e-6
+"""That the process takes for an operator, with Python's and autograd's part and that of views: small models wait for
+it. Fitted to published step times (``benchmarks/step_time.py``)."""
+
+
+def operator_seconds(flops: int, moved_bytes: int, speed: Speed, kind: str = "product") -> float:
+    """Seconds of one operator on the accelerator, the longer of computing and moving; launching it takes time, too.
+
+    ``kind``: what ends with ``product`` or ``attention``, whose kernels reach less of what the maker states.
+    """
+    share = speed.attention_share if kind.endswith("attention") else speed.matmul_share
+    return max(flops / (speed.matmul_flops * share), moved_bytes / (speed.memory_bytes * MEMORY_SHARE))

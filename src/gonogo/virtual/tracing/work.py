@@ -6,7 +6,7 @@ FLOPs by PyTorch's own formulas (``torch.utils.flop_counter``), bytes by the ope
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +14,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.evidence.environment.hardware import Speed
-from gonogo.evidence.rehearsal.work import PhaseWork
+from gonogo.evidence.rehearsal.work import PhaseWork, collective_key
 from gonogo.virtual import private
+from gonogo.virtual.collectives.exchange import Operation
+from gonogo.virtual.kernels.flops import CAUSAL
 from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, operator_seconds
 
 
@@ -31,8 +33,17 @@ class _Work:
         self.to_host_bytes = 0
         self.from_host_bytes = 0
         self.collectives: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        self.operators = 0
+        self.library_calls = 0
+        self.kernels: Counter[tuple[str, int, int]] = Counter()
 
 
+_WITHOUT_KERNEL = frozenset(
+    {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "set_", "resize_"}
+)
+"""Operators that launch nothing: they ask the allocator, or only change what a tensor is."""
+LIBRARY = "library"
+"""What the kinds of kernels begin with that a library of its own launches."""
 _watched: list[_WorkMode] = []
 
 
@@ -40,7 +51,7 @@ def watch(session: Any) -> None:
     """Let the program of that :class:`gonogo.virtual.ranks.session.Session` be counted; once a process."""
     speed = session.plan.accelerator.speed
     if speed is not None:
-        _watched.append(_WorkMode(session.life, speed))
+        _watched.append(_WorkMode(session.life, speed, session.plan.local_world_size))
         session.work_tallies = _watched
 
 
@@ -49,10 +60,11 @@ def counting() -> contextlib.AbstractContextManager[object]:
     return _watched[0] if _watched else contextlib.nullcontext()
 
 
-def computed(flops: int, *operands: torch.Tensor) -> None:
-    """Count a kernel that has a stand-in: no operator of PyTorch's goes by for it."""
+def computed(flops: int, *operands: torch.Tensor, kind: str = "", done: float = 1.0) -> None:
+    """Count a kernel that has a stand-in: no operator of PyTorch's goes by for it. See ``kernels.flops.Computed``."""
     for mode in _watched:
-        mode.count(flops, operands)
+        mode.count(flops, operands, f"{LIBRARY} {kind}".rstrip(), done)
+        mode.called_library()
 
 
 def phases() -> tuple[PhaseWork, ...]:
@@ -63,8 +75,9 @@ def phases() -> tuple[PhaseWork, ...]:
 class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts what goes by on its way to the virtual accelerator, by step and phase; ``life`` tells those."""
 
-    def __init__(self, life: Any, speed: Speed) -> None:
+    def __init__(self, life: Any, speed: Speed, ranks_of_node: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._ranks_of_node = ranks_of_node
         self._life = life
         self._speed = speed
         self._by_phase: dict[tuple[int, str], _Work] = defaultdict(_Work)
@@ -80,6 +93,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 step, phase, work.flops, work.memory_bytes, work.long_seconds, work.short_seconds, work.short_operators,
                 work.to_host_bytes, work.from_host_bytes,
                 {name: (count, nbytes) for name, (count, nbytes) in work.collectives.items()},
+                work.operators, work.library_calls, [(*kernel, count) for kernel, count in work.kernels.items()],
             )
             for (step, phase), work in sorted(self._by_phase.items(), key=lambda item: item[0][0])
         )  # fmt: skip
@@ -89,7 +103,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         found: dict[tuple[int, str, str, int], float] = {}
         for (step, phase), work in self._by_phase.items():
             for name, value in vars(work).items():
-                if name != "collectives":
+                if name not in ("collectives", "kernels"):
                     found[step, phase, name, 0] = value
             for name, pair in work.collectives.items():
                 found |= {(step, phase, f"c10d::{name}", index): value for index, value in enumerate(pair)}
@@ -111,7 +125,7 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return out
         work = self._by_phase[self._life.step, self._life.phase]
         if func.namespace == "c10d":
-            _count_collective(work, func, args)
+            _count_collective(work, func, args, self._ranks_of_node)
             return out
         operands = _tensors(args) + _tensors(out)
         on_host = [tensor.device.type == "cpu" for tensor in operands]
@@ -120,16 +134,27 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if any(on_host):
             _count_copy(work, out)
             return out
-        self.count(private.flops(func, args, kwargs or {}, out), operands)
+        name = func._opname
+        if name in _WITHOUT_KERNEL:
+            return out
+        flops = private.flops(func, args, kwargs or {}, out)
+        kind = ("attention" if "attention" in name else "product") if flops else name
+        self.count(flops, operands, kind, CAUSAL if kind == "attention" and _is_causal(func, args, kwargs) else 1.0)
         return out
 
-    def count(self, flops: int, operands: Sequence[torch.Tensor]) -> None:
+    def called_library(self) -> None:
+        """A library's own function launches a kernel."""
+        self._by_phase[self._life.step, self._life.phase].library_calls += 1
+
+    def count(self, flops: int, operands: Sequence[torch.Tensor], kind: str = "", done: float = 1.0) -> None:
         """Count a kernel on the accelerator, by what it computes and what it reads and writes."""
         work = self._by_phase[self._life.step, self._life.phase]
         moved = sum(tensor.numel() * tensor.element_size() for tensor in operands)
         work.flops += flops
         work.memory_bytes += moved
-        seconds = operator_seconds(flops, moved, self._speed)
+        work.kernels[kind, int(flops * done), moved] += 1
+        work.operators += 1
+        seconds = operator_seconds(int(flops * done), moved, self._speed, kind)
         if seconds > LAUNCH_SECONDS:
             work.long_seconds += seconds
         else:
@@ -137,8 +162,25 @@ class _WorkMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             work.short_operators += 1
 
 
-def _count_collective(work: _Work, func: Any, args: Any) -> None:
-    counted = work.collectives[func._schema.name.removeprefix("c10d::")]
+def _is_causal(func: Any, args: Any, kwargs: Any) -> bool:
+    """Whether an operator for attention was told that each token sees those before it alone."""
+    if "is_causal" in (kwargs or {}):
+        return bool(kwargs["is_causal"])
+    names = [argument.name for argument in func._schema.arguments]
+    place = names.index("is_causal") if "is_causal" in names else len(args)
+    return place < len(args) and bool(args[place])
+
+
+def _count_collective(work: _Work, func: Any, args: Any, ranks_of_node: int) -> None:
+    operator = func._schema.name.removeprefix("c10d::")
+    try:
+        call = Operation(func, args, None)
+        nodes = {rank // max(ranks_of_node, 1) for rank in call.members}
+        spans, goes_on = len(nodes) > 1, call.blocks is False
+        operator = collective_key(operator, len(call.members), spans_nodes=spans, is_async=goes_on)
+    except KeyError:  # an operator without a group
+        pass
+    counted = work.collectives[operator]
     counted[0] += 1
     counted[1] += sum(tensor.numel() * tensor.element_size() for tensor in _sent(args))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.evidence.environment.hardware import Speed
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.roofline import LAUNCH_SECONDS, LINK_SHARE, MATMUL_SHARE, MEMORY_SHARE, NETWORK_BYTES
+from gonogo.trials.plan.roofline import LAUNCH_SECONDS, LINK_SHARE, MEMORY_SHARE, NETWORK_BYTES
 from gonogo.trials.plan.sizing.engine_layouts import served
 from gonogo.trials.plan.strategy import Strategy
 from gonogo.trials.plan.task.rollout import EngineMemory, memory_of
@@ -86,7 +86,7 @@ def generation_seconds(
     of_sequence = max((prompt + completion) * engine.cache_of_token, 1)
     at_once = max(min(completions, int(cache // of_sequence)), 1)
     turns = -(-completions // at_once)
-    memory, matmul = speed.memory_bytes * MEMORY_SHARE, speed.matmul_flops * MATMUL_SHARE
+    memory, matmul = speed.memory_bytes * MEMORY_SHARE, speed.matmul_flops * speed.matmul_share
     weights = 2.0 * facts.parameters
     read = (engine.weights + at_once * (prompt + completion / 2) * engine.cache_of_token) / memory
     multiplied = weights * at_once / (engine.tp * matmul)

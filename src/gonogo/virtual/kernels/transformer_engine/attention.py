@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from gonogo.virtual.kernels.checks import check
-from gonogo.virtual.kernels.flops import lengths_of, of_attention
+from gonogo.virtual.kernels.flops import CAUSAL, lengths_of, of_attention
 from gonogo.virtual.kernels.transformer_engine.compiled_functions import ATTENTION, CUDNN, CompiledFunctions
 from gonogo.virtual.kernels.transformer_engine.constants import (
     BiasType,
@@ -101,7 +101,7 @@ class Attention(CompiledFunctions):
         heads = dimensions["H"]
         batch = lengths_q.numel() - 1
         packed = "T" in format_q and self._capability[0] in (9, 10)
-        self._count(lengths_q, lengths_kv, arguments[:2], heads, (q, k, v, out))
+        self._count(lengths_q, lengths_kv, arguments, heads, (q, k, v, out))
         rows = (dimensions["T"], heads, 1) if packed else (batch, heads, length_q, 1)
         found = [out, self._new(rows, torch.float32, q)]
         after_generator = max(place for place, value in enumerate(arguments) if type(value) is int)
@@ -134,7 +134,7 @@ class Attention(CompiledFunctions):
         heads, of_keys, size = query["H"], key["H"], query["D"]
         batch = lengths_q.numel() - 1
         moved = (q, k, v, out, dout, dq, dk, dv)
-        self._count(lengths_q, lengths_kv, arguments[:2], heads, moved, backward=True)
+        self._count(lengths_q, lengths_kv, arguments, heads, moved, backward=True)
         rows = query.get("T", batch * length_q)
         key_rows = key.get("T", batch * length_kv)
         workspace = rows * heads * 4
@@ -157,13 +157,15 @@ class Attention(CompiledFunctions):
         self,
         lengths_q: torch.Tensor,
         lengths_kv: torch.Tensor,
-        longest: Sequence[Any],
+        arguments: Sequence[Any],
         heads: int,
         moved: Sequence[torch.Tensor],
         backward: bool = False,
     ) -> None:
-        lengths = lengths_of(lengths_q, lengths_kv, *longest)
-        self._computed(of_attention(heads, lengths, moved[0].shape[-1], moved[2].shape[-1], backward=backward), *moved)
+        lengths = lengths_of(lengths_q, lengths_kv, *arguments[:2])
+        flops = of_attention(heads, lengths, moved[0].shape[-1], moved[2].shape[-1], backward=backward)
+        done = CAUSAL if "CAUSAL" in _of(arguments, MaskType).name else 1.0
+        self._computed(flops, *moved, kind="attention", done=done)
 
     def _gradients(
         self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, format_q: str, format_kv: str, layout: str

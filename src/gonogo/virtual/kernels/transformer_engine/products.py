@@ -167,7 +167,7 @@ class Products(CompiledFunctions):
         rows, columns = two_dimensional(shape)
         inner = two_dimensional(shape_of(A))[1 if transa else 0]
         moved = [part for one in operands for part in (memory_of(one) or [one])]
-        self._computed(of_product(rows, inner, columns), *moved)
+        self._computed(of_product(rows, inner, columns), *moved, kind="product")
 
 
 def _output_shape(a: Sequence[int], transa: bool, b: Sequence[int], transb: bool) -> tuple[int, ...]:

@@ -1,0 +1,119 @@
+"""A slice past a tensor's end tells which part of the whole came; a failing module tells which setting runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gonogo.evidence.failure.settings import settings_of
+from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import Pattern, compiled_when_used
+from gonogo.finding import Text
+from gonogo.finding.failure import FailureFacts
+from gonogo.finding.log_answer import Clue, CluePlace
+
+_SLICE = Pattern(r"start \(?(\d{1,12})\)? ?\+ ?length \(?(\d{1,12})\)? exceeds dimension size \(?(\d{1,12})\)?")
+_WORD = compiled_when_used(r"[a-z]{3,}")
+_NO_FEATURE = frozenset(("use", "enable", "with", "the", "num", "size", "model", "training", "train", "core", "data"))
+_EMPTY_TENSOR = compiled_when_used(r"\b0-dim tensor|0-D tensor|input of size 0\b|size \[0\]|has zero elements")
+_PARAMETERS_AWAY = ("offload_param", "nvme_path", "zenflow")
+_OFF = ("false", "0", "none", "no", "null", "")
+_FRAMES = 3
+_MAX = 2
+
+
+def of_slices(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """The receiver takes a shard out of what it holds to be the whole, and got one shard."""
+    found = log.find(_SLICE)
+    if found is None:
+        return
+    start, length, size = (int(number or 0) for number in found.match.groups())
+    if not length or not size:
+        return
+    place = CluePlace(found.line.path, found.line.number, found.text.strip()[:200])
+    if size == length and start % length == 0:
+        yield Clue(
+            Text(
+                "A weight came with {size} entries where at least {whole} are expected (those from {start} on are cut "
+                "out of "
+                "it): the trainer sent one shard of a tensor-parallel weight, not the whole. Gather the parameter over "
+                "its (expert) tensor-parallel group before it is sent, or use the same parallel size in trainer and "
+                "engine; a release whose layers mark such parameters as sharded gathers them",
+                "收到的权重只有 {size} 项，而应有至少 {whole} 项（要取出从 {start} 起的部分）：训练端发送的是张量并行"
+                "权重的一"
+                "个分片，而不是完整权重。发送前在其（专家）张量并行组内聚合该参数，或让训练端与推理引擎使用相同的并行"
+                "数；会把"
+                "此类参数标记为分片的版本会自动聚合",
+            ).format(size=size, whole=start + length, start=start),
+            (place,),
+            decides=True,
+        )
+        return
+    yield Clue(
+        Text(
+            "A slice of {length} from {start} on reaches past the tensor's {size} entries: sender and receiver hold "
+            "the tensor to be of different sizes. Compare its shape on both sides (parallel size, padding, layout)",
+            "从 {start} 起的 {length} 项超出了张量的 {size} 项：发送方与接收方认为该张量的大小不同。请比较两侧的形状（"
+            "并行"
+            "数、填充、布局）",
+        ).format(length=length, start=start, size=size),
+        (place,),
+        decides=True,
+    )
+
+
+def of_placeholders(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A tensor without dimensions or entries where ZeRO-3 keeps parameters apart."""
+    raised = facts.chain[-1] if facts.chain else None
+    if raised is None or log.setup.zero_stage != 3 or not _EMPTY_TENSOR.search(raised.message.text):
+        return
+    offload = next((one for one in settings_of(log) if one.last_name in _PARAMETERS_AWAY), None)
+    yield Clue(
+        Text(
+            "Under ZeRO-3 a parameter is a placeholder without entries outside its module's forward and "
+            "backward{away}: the line reads one as if it were whole. Use stage 2, keep parameters on the GPU, or "
+            "gather it there (deepspeed.zero.GatheredParameters)",
+            "ZeRO-3 下，参数在其模块的前向与反向之外只是没有数据的占位符{away}：出错的行把它当作完整的参数读取。"
+            "请用 stage 2、把参数留在 GPU 上，或在该处聚合它（deepspeed.zero.GatheredParameters）",
+        ).format(away=Text(f" ({offload.name} is on)", f"（启用了 {offload.name}）") if offload is not None else ""),
+        (CluePlace(raised.log, raised.line), *((offload.place,) if offload is not None and offload.place else ())),
+    )
+
+
+def of_modules(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """Settings whose words stand in the path of the code that failed: ``cpu_offloading/`` is what a flag turned on."""
+    if not facts.chain or not facts.chain[-1].frames:
+        return
+    raised = facts.chain[-1]
+    told: list[str] = []
+    for frame in reversed(raised.frames[-_FRAMES:]):
+        if frame.owner not in ("package", "clone"):
+            continue
+        words = set(_WORD.findall(frame.path.replace("\\", "/").rpartition("-packages/")[2].lower()))
+        for setting in settings_of(log):
+            wanted = [word for word in _WORD.findall(setting.last_name.lower()) if word not in _NO_FEATURE]
+            if len(wanted) < 2 or setting.last_name in told or setting.value.strip().lower() in _OFF:
+                continue
+            if setting.value.strip() == "1" and setting.last_name.endswith(("size", "degree")):
+                continue  # a parallelism of one is none
+            if not all(any(_alike(word, one) for one in words) for word in wanted):
+                continue
+            told.append(setting.last_name)
+            yield Clue(
+                Text(
+                    "{name} in {source} is what runs the failing code ({file})",
+                    "{source}中的 {name} 启用了出错的代码（{file}）",
+                ).format(
+                    name=setting.name,
+                    source=setting.source,
+                    file="/".join(frame.path.replace("\\", "/").split("/")[-2:]),
+                ),
+                (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
+            )
+            if len(told) >= _MAX:
+                return
+
+
+def _alike(one: str, other: str) -> bool:
+    """The same word, or one the beginning of the other: offload, offloading; distrib, distributed."""
+    short, long = sorted((one, other), key=len)
+    return one == other or (len(short) >= 5 and long.startswith(short))

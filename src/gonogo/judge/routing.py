@@ -1,0 +1,46 @@
+"""How much memory a rank needs over what a router may do: the peak as a band."""
+
+from __future__ import annotations
+
+from gonogo.evidence.rehearsal.record import DeviceMemory
+from gonogo.finding.as_run import Experts
+from gonogo.finding.rehearsal import RoutingBand
+
+_GROWS = ("activations", "temporary")
+
+
+def routing_band(device: DeviceMemory, experts: Experts) -> RoutingBand | None:
+    """The band; None where each rank has all experts, or none of the peak is theirs.
+
+    What grows with a rank's tokens is what its experts, and the layer around them that hands them their tokens, hold in
+    activations and temporary tensors at the peak.
+    """
+    of_tokens = _bytes_of_tokens(device)
+    if experts.most <= 1 or not of_tokens:
+        return None
+    even = device.peak_allocated_bytes
+    room = device.total_bytes - device.allowance_bytes - device.peak_reserved_bytes
+    return RoutingBand(
+        experts=experts.count,
+        chosen=experts.chosen,
+        expert_parallel=experts.expert_parallel,
+        least_bytes=even - of_tokens,
+        even_bytes=even,
+        most_bytes=even + round(of_tokens * (experts.most - 1)),
+        most_share=round(experts.most, 2),
+        fits_share=round(max(1 + room / of_tokens, 0.0), 2),
+    )
+
+
+def _bytes_of_tokens(device: DeviceMemory) -> int:
+    owners = {one.module.partition(".experts")[0] for one in device.modules if _is_experts(one.module)}
+    return sum(
+        one.by_category.get(category, 0)
+        for one in device.modules
+        if _is_experts(one.module) or one.module in owners
+        for category in _GROWS
+    )
+
+
+def _is_experts(path: str) -> bool:
+    return "experts" in path.split(".")

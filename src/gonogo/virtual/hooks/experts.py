@@ -1,0 +1,56 @@
+"""A mixture of experts as its configuration says: how many there are, how many a token takes, over how many ranks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import nn
+
+from gonogo.finding.as_run import Experts
+
+_COUNTS = ("num_moe_experts", "n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+_CHOSEN = ("moe_router_topk", "num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k")
+
+
+def experts_of(model: nn.Module, expert_parallel: int) -> Experts | None:
+    """What the model's configuration says; None where it has no experts. ``expert_parallel``: ranks that share them."""
+    for config in _configs(model):
+        count, chosen = _number(config, _COUNTS), _number(config, _CHOSEN)
+        if count > 1 and chosen:
+            capacity = _of(config, "moe_expert_capacity_factor")
+            return Experts(count, chosen, max(expert_parallel, 1), float(capacity) if _is_capacity(capacity) else None)
+    return None
+
+
+def megatron_expert_parallel() -> int:
+    """Megatron-Core's size of expert parallelism; 1 where it isn't there, or has made no groups."""
+    state: Any = sys.modules.get("megatron.core.parallel_state")
+    try:
+        return int(state.get_expert_model_parallel_world_size())
+    except (AttributeError, AssertionError, TypeError):
+        return 1
+
+
+def _configs(model: nn.Module) -> Iterator[Any]:
+    seen: set[int] = set()
+    for module in model.modules():
+        config = getattr(module, "config", None)
+        for one in (config, getattr(config, "text_config", None)):
+            if one is not None and id(one) not in seen:
+                seen.add(id(one))
+                yield one
+
+
+def _of(config: Any, name: str) -> Any:
+    return config.get(name) if isinstance(config, Mapping) else getattr(config, name, None)
+
+
+def _number(config: Any, names: tuple[str, ...]) -> int:
+    found = (_of(config, name) for name in names)
+    return next((value for value in found if type(value) is int and value > 0), 0)
+
+
+def _is_capacity(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

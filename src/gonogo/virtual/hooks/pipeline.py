@@ -1,0 +1,32 @@
+"""The schedule of a pipeline, as the framework that runs it says."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+ALONE = (1, 1, 1)
+
+
+def pipeline_of(models: Iterable[Any]) -> tuple[int, int, int]:
+    """Stages, micro-batches of a step, and parts of the model on each rank, by Megatron or DeepSpeed's engine."""
+    return _of_megatron() or next(filter(None, map(_of_deepspeed, models)), ALONE)
+
+
+def _of_megatron() -> tuple[int, int, int] | None:
+    state: Any = sys.modules.get("megatron.core.parallel_state")
+    counts: Any = sys.modules.get("megatron.core.num_microbatches_calculator")
+    try:
+        stages = state.get_pipeline_model_parallel_world_size()
+        chunks = state.get_virtual_pipeline_model_parallel_world_size() or 1
+        return int(stages), int(counts.get_num_microbatches()), int(chunks)
+    except (AttributeError, AssertionError, TypeError):  # it isn't there, or has made no groups
+        return None
+
+
+def _of_deepspeed(engine: Any) -> tuple[int, int, int] | None:
+    stages, micro_batches = getattr(engine, "num_stages", None), getattr(engine, "micro_batches", None)
+    if not isinstance(stages, int) or not isinstance(micro_batches, int):
+        return None
+    return stages, micro_batches, 1
