@@ -137,3 +137,20 @@ def test_weights_that_are_frozen() -> None:
     assert _status(weight(drawn=True), weight(StateOrigin("parameter", "", "w", "ck.pt"))) == "restored"
     master = StateOrigin("optimizer", "weights", "group 0, tensor 0", "ck.pt")
     assert _status(weight(), weight(master)) == "restored", "the copy that the optimizer steps is the same numbers"
+
+
+def test_what_another_process_made_of_a_checkpoint_is_not_known() -> None:
+    """Neither lost nor restored; a file that was there before the run is what it was."""
+    record = _lives(_moment(), _moment(StateOrigin("base", file="converted.pt")))
+    assert record.first_life is not None
+    (first,), (second,) = record.first_life.ranks, record.ranks
+    assert first.life is not None
+    assert second.life is not None
+    first.life.began, second.life.unlabelled = 100.0, {"converted.pt": 101.0}
+    report = life_report(record)
+    assert report is not None
+    assert [(row.status, row.read_from) for row in report.states] == [("unknown", ("converted.pt",))]
+    second.life.unlabelled = {"converted.pt": 99.0}
+    report = life_report(record)
+    assert report is not None
+    assert report.states[0].status == "not-written"

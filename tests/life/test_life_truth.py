@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cells import PROGRAMS, STAGES
 
 from gonogo.finding import Report, Verdict
 from gonogo.finding.lives.life_report import LifeReport
 from gonogo.rehearse.answer import rehearsed
 from gonogo.rehearse.request import RehearsalRequest
-
-PROGRAMS = Path(__file__).parent / "programs"
-STAGES = ("train", "save", "kill", "resume")
 
 
 def really(folder: Path, command: list[str]) -> list[dict[str, dict[str, Any]]]:
@@ -90,11 +88,8 @@ def test_a_loop_says_what_it_really_keeps(without: str, tmp_path: Path, monkeypa
 
     weights = {row.name: row.status == "restored" for row in life.states if row.kind == "parameter"}
     assert weights == held_equal(before, after, "parameters")
-    names = list(before["parameters"])
     moments_told = {
-        f"{names.index(row.name)}.{row.slot}": row.status == "restored"
-        for row in life.states
-        if row.kind == "optimizer"
+        f"{row.name}.{row.slot}": row.status == "restored" for row in life.states if row.kind == "optimizer"
     }
     assert moments_told == held_equal(before, after, "moments")
     counters = {counter.kind: counter.status == "restored" for counter in life.counters}

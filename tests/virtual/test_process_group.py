@@ -51,6 +51,11 @@ def test_a_group_takes_tensors_from_the_device_of_its_backend(
     dist.init_process_group(backend)
     assert c10d._get_pg_default_device() == torch.device(device)
     assert c10d._get_object_coll_device(dist.new_group([0, 1])) == device
+    types = {found.type for found in dist.group.WORLD._device_types}
+    expected = {"nccl": {"cuda"}, None: {"cpu", "cuda"}}
+    # By these torch decides where a full state dict is broadcast, and whether a save may be asynchronous.
+    assert types == expected.get(backend, types)
+    assert types <= {"cpu", "cuda"}
 
 
 def test_rank_and_world_from_arguments(assumptions: list[str]) -> None:

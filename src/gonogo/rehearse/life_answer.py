@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.life_table import life_report
@@ -23,6 +24,10 @@ _NOT_TOLD = Text(
 _NO_STEP = Text(
     "the resumed program ended without another step: it had nothing left to train",
     "恢复的程序没有再走一步就结束了：没有剩余的训练",
+)
+_FROM_PROCESS = Text(
+    "{files} was made by a process that was not followed: have the program convert in its own process",
+    "{files} 由未被跟踪的进程生成：请在程序自身的进程内转换",
 )
 _FROM_RANKS = Text(
     "another rank sent them, which was not rehearsed (--ranks all)", "它们由未排练的 rank 发送（--ranks all）"
@@ -69,14 +74,19 @@ def skipped_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
     if not life.trains_on:
         yield Skipped(_RESUME, _NO_STEP)
     elif record.resumes_as_given and not any(
-        row.status in ("restored", "partly", "other-state", "other-dtype") for row in life.states
+        row.status in ("restored", "partly", "other-state", "other-dtype", "unknown") for row in life.states
     ):
         yield Skipped(_RESUME, _NOT_TOLD)
     unknown = [row for row in life.states if row.status == "unknown"]
-    if unknown:
-        yield Skipped(
-            Text("{count} states of the resumed run", "恢复后的 {count} 个状态").format(count=len(unknown)), _FROM_RANKS
-        )
+    files = dict.fromkeys(os.path.basename(file) for row in unknown for file in row.read_from)
+    for rows, why in (
+        ([row for row in unknown if row.read_from], _FROM_PROCESS.format(files=", ".join([*files][:3]))),
+        ([row for row in unknown if not row.read_from], _FROM_RANKS),
+    ):
+        if rows:
+            yield Skipped(
+                Text("{count} states of the resumed run", "恢复后的 {count} 个状态").format(count=len(rows)), why
+            )
 
 
 def unknown_of_life(record: RehearsalRecord) -> Iterator[Skipped]:

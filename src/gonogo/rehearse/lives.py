@@ -142,10 +142,29 @@ def came_to_save(record: RehearsalRecord) -> bool:
     )
 
 
-def add_files_of_other_ranks(tree: Path, ranks: Sequence[RankRecord], world_size: int) -> Iterator[Text]:
+def bytes_written(tree: Path, ranks: Sequence[RankRecord]) -> dict[str, int]:
+    """What is there when the ranks are killed, in the folders in which they opened files to write after a step."""
+    names = {name for rank in ranks if rank.life is not None for name in rank.life.written}
+    folders = {os.path.dirname(name): tree / os.path.dirname(name).lstrip("/") for name in sorted(names)}
+    return {
+        os.path.join(name, place.name): place.stat().st_size  # one that was renamed, too
+        for name, folder in folders.items()
+        if folder.is_dir()
+        for place in sorted(folder.iterdir())
+        if _is_own_file(place)
+    }
+
+
+def _is_own_file(place: Path) -> bool:
+    return place.is_file() and not place.is_symlink()
+
+
+def add_files_of_other_ranks(
+    tree: Path, ranks: Sequence[RankRecord], world_size: int, sizes: dict[str, int] | None = None
+) -> Iterator[Text]:
     """Files of ranks that were not run, made from those of ranks 0 and 1, whose names differ in the rank alone.
 
-    What is made is told; a file that only rank 0 is seen to write is written by it alone.
+    What is made is told; a file that only rank 0 is seen to write is written by it alone. ``sizes`` gets their sizes.
     """
     run = {rank.rank: rank.life.written for rank in ranks if rank.life is not None}
     others = [number for number in range(world_size) if number not in run]
@@ -161,13 +180,15 @@ def add_files_of_other_ranks(tree: Path, ranks: Sequence[RankRecord], world_size
     made: dict[str, None] = {}
     for path in sorted(only_second):
         original = tree / path.lstrip("/")
-        if not original.is_file() or original.is_symlink():
+        if not _is_own_file(original):
             continue
         for pattern in _patterns(path, only_first):
             for number in others:
                 target = tree / pattern(number).lstrip("/")
                 if not target.exists():
                     copy_with_holes(original, target)
+                    if sizes is not None:
+                        sizes[pattern(number)] = original.stat().st_size
             made.setdefault(os.path.basename(path))
             break
     if made:

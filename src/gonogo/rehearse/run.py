@@ -36,7 +36,7 @@ from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
-from gonogo.rehearse.lives import LifePass, add_files_of_other_ranks, came_to_save, second_command
+from gonogo.rehearse.lives import LifePass, add_files_of_other_ranks, bytes_written, came_to_save, second_command
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.exchange import Exchange
@@ -121,7 +121,8 @@ def _run_lives(
     if not came_to_save(first) or not first_pass.trees:
         return first
     (tree, *_) = first_pass.trees
-    notes = list(add_files_of_other_ranks(tree, first.ranks, first.world_size))
+    first.checkpoint_bytes = bytes_written(tree, first.ranks)
+    notes = list(add_files_of_other_ranks(tree, first.ranks, first.world_size, first.checkpoint_bytes))
     machine = stated
     if request.resume_on is not None:
         machine = machine_from(request.resume_on, None, request.host_memory, UNSTATED)

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from gonogo.virtual.tensor import VirtualTensor
 
 Label = tuple[str, ...]
+"""(kind, slot, name, part), and of what was read (…, file, key). ``part`` is the place of a rank's own part in a tensor
+that is divided; empty of a whole one."""
 Piece = tuple[int, int, Label]
 """(first byte, byte after the last, label)."""
 _IN_LOCATION = "gonogo-origin:"
-_BASE: Label = ("base", "", "")
+_BASE: Label = ("base", "", "", "")
 Described = tuple[str, tuple[int, ...], str, list[Piece]]
 """A tensor in a file: key, shape, dtype, pieces."""
 
@@ -29,6 +31,10 @@ class Origins:
     followed: ClassVar[bool] = False
     on_saved: ClassVar[Callable[[str, list[Described]], None]] = staticmethod(lambda file, tensors: None)
     on_read: ClassVar[Callable[[str], None]] = staticmethod(lambda file: None)
+    on_unlabelled: ClassVar[Callable[[str], None]] = staticmethod(lambda file: None)
+    """Told of a file whose tensors say nothing of where they come from."""
+    on_omitted: ClassVar[Callable[[int], None]] = staticmethod(lambda nbytes: None)
+    """Told of how many bytes more a real run writes: what a stream was not given, without what the labels take."""
 
 
 def pieces_of(cell: Cell, start: int, end: int) -> list[Piece]:
@@ -126,6 +132,11 @@ def whole(pieces: Sequence[Piece], nbytes: int) -> list[Piece]:
     return [(0, nbytes, label) for label in dict.fromkeys(label for _, _, label in pieces)]
 
 
+def without_parts(pieces: Sequence[Piece]) -> list[Piece]:
+    """The labels after a collective, by which ranks put together what each had a part of."""
+    return [(a, b, (*label[:3], "", *label[4:])) for a, b, label in pieces]
+
+
 def join_origins(target: VirtualTensor, sources: Sequence[VirtualTensor], *, in_order: bool) -> None:
     """``target`` was made of the contents of several; ``in_order``: one after the other."""
     if target.cell.origins is None and all(source.cell.origins is None for source in sources):
@@ -156,7 +167,7 @@ def clear(tensor: VirtualTensor) -> None:
 
 def as_json(key: str, pieces: Sequence[Piece]) -> str:
     """A tensor's key and pieces, to be kept in a file."""
-    return json.dumps([key, [[a, b, *label[:3]] for a, b, label in pieces if label[0] in _STATES]])
+    return json.dumps([key, [[a, b, *label[:4]] for a, b, label in pieces if label[0] in _STATES]])
 
 
 _STATES = ("parameter", "buffer", "optimizer", "rank")
@@ -182,6 +193,7 @@ def was_read(tensor: Any, told: str | None, file: str, key: str = "") -> None:
         return
     if told is None:
         cell.origins = [(0, cell.nbytes, (*_BASE, file, key))]
+        Origins.on_unlabelled(file)
         return
     own, pieces = json.loads(told)
     cell.origins = [(a, b, (*label, file, own or key)) for a, b, *label in pieces] or None

@@ -1,4 +1,9 @@
-"""FSDP2 with torch.distributed.checkpoint: ``by-name``, or by raw state dicts (``raw``), or into other groups."""
+"""FSDP2 with torch.distributed.checkpoint, in the way of the first argument.
+
+``by-name``, ``by-name-groups`` (into an optimizer of other groups), ``async``, ``full`` (one file, which all ranks
+read; ``full-from-one``: rank 0 gives it to the others, which hangs), ``raw`` state dicts, raw into other ``groups``,
+``weights`` alone, and ``one-rank``: rank 0 alone saves its shards.
+"""
 
 import os
 import sys
@@ -7,36 +12,61 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_model_state_dict,
+    set_state_dict,
+)
 from torch.distributed.fsdp import fully_shard
+from truth import step_begins
 
 how = sys.argv[1] if len(sys.argv) > 1 else "by-name"
 cuda = torch.cuda.is_available()
-dist.init_process_group("nccl" if cuda else "gloo")
+dist.init_process_group("cuda:nccl,cpu:gloo" if cuda else "gloo")
 if cuda:
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
 device = "cuda" if cuda else "cpu"
-torch.manual_seed(1)
+resumes = os.path.exists("ck")
+torch.manual_seed(2 if resumes else 1)
 model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 8)).to(device)
 for layer in model:
     if isinstance(layer, nn.Linear):
         fully_shard(layer)
 fully_shard(model)
-resumes = os.path.isdir("ck")
 parameters = list(model.parameters())
-groups = parameters if not (resumes and how == "groups") else list(reversed(parameters))
+other_groups = resumes and how in ("groups", "by-name-groups")
+groups = parameters if not other_groups else [{"params": parameters[2:]}, {"params": parameters[:2], "lr": 1e-4}]
 optimizer = torch.optim.AdamW(groups, lr=1e-3)
 start = 0
 if resumes:
-    if how == "by-name":
+    if how in ("by-name", "by-name-groups", "async"):
         weights, states = get_state_dict(model, optimizer)
         both = {"model": weights, "optimizer": states}
         dcp.load(both, checkpoint_id="ck")
         set_state_dict(model, optimizer, model_state_dict=both["model"], optim_state_dict=both["optimizer"])
+    elif how == "weights":
+        weights = get_model_state_dict(model)
+        dcp.load({"model": weights}, checkpoint_id="ck")
+        set_model_state_dict(model, weights)
+    elif how in ("full", "full-from-one"):
+        both = torch.load("ck/all.pt", map_location="cpu", weights_only=False)
+        if how == "full-from-one" and dist.get_rank():
+            both = {"model": {}, "optimizer": {}}
+        whole = StateDictOptions(full_state_dict=True, cpu_offload=True, broadcast_from_rank0=how == "full-from-one")
+        set_state_dict(
+            model, optimizer, model_state_dict=both["model"], optim_state_dict=both["optimizer"], options=whole
+        )
+    elif how == "one-rank":
+        shards = torch.load("ck/shards.pt", weights_only=False)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.to_local().copy_(shards["model"][name])
     else:
         both = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
         if how == "groups":  # the states are there to be filled, and go by their position
-            for parameter in groups:
+            for parameter in parameters[2:] + parameters[:2]:
                 optimizer.state[parameter] = {
                     "step": torch.tensor(0.0), "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
@@ -50,13 +80,31 @@ rows = torch.randn(40, 64, generator=torch.Generator().manual_seed(3)).split(2)
 for step, batch in enumerate(rows, 1):
     if step <= start:
         continue
+    step_begins(model, optimizer, None, batch, saved=step == 3)
     model(batch.to(device)).pow(2).mean().backward()
     optimizer.step()
     optimizer.zero_grad()
     if step == 2:
-        if how == "by-name":
+        if how in ("by-name", "by-name-groups", "async", "weights"):
             weights, states = get_state_dict(model, optimizer)
-            dcp.save({"model": weights, "optimizer": states}, checkpoint_id="ck")
+            state = {"model": weights, "optimizer": states} if how != "weights" else {"model": weights}
+            if how == "async":
+                dcp.async_save(state, checkpoint_id="ck").result()
+            else:
+                dcp.save(state, checkpoint_id="ck")
+        elif how in ("full", "full-from-one"):
+            weights, states = get_state_dict(
+                model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
+            )
+            if dist.get_rank() == 0:
+                os.makedirs("ck")
+                torch.save({"model": weights, "optimizer": states}, "ck/all.pt")
+            dist.barrier()
+        elif how == "one-rank":
+            if dist.get_rank() == 0:
+                os.makedirs("ck")
+                torch.save({"model": {name: one.to_local() for name, one in model.named_parameters()}}, "ck/shards.pt")
+            dist.barrier()
         else:
             dcp.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, checkpoint_id="ck")
     if step == 5:

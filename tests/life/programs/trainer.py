@@ -1,4 +1,9 @@
-"""transformers' Trainer with a small Qwen2, whatever strategy its arguments say; ``--adapter``: LoRA on top."""
+"""transformers' Trainer with a small Qwen2, whatever strategy its arguments say.
+
+``--adapter``: LoRA on top; ``--head``: its output layer is trained and not saved; ``--kept``: by modules_to_save;
+``--tied``: the output layer is the embedding; ``--sft``: TRL's trainer; ``--frozen``: only the output layer is trained;
+``--dropout``: so that random numbers count.
+"""
 
 import sys
 
@@ -7,23 +12,41 @@ import transformers
 from datasets import Dataset
 from transformers import HfArgumentParser, Qwen2Config, Qwen2ForCausalLM, Trainer, TrainingArguments
 
-adapter = "--adapter" in sys.argv
-head = "--head" in sys.argv
-words = [word for word in sys.argv[1:] if word not in ("--adapter", "--head")]
-(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(words)
+OWN = ("--adapter", "--head", "--kept", "--tied", "--sft", "--frozen", "--dropout")
+given = {word for word in sys.argv[1:] if word in OWN}
+words = [word for word in sys.argv[1:] if word not in OWN]
+settings = TrainingArguments
+if "--sft" in given:
+    from trl import SFTConfig, SFTTrainer
+
+    settings = SFTConfig
+(args,) = HfArgumentParser(settings).parse_args_into_dataclasses(words)
 config = Qwen2Config(
     hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-    vocab_size=200, tie_word_embeddings=False,
+    vocab_size=200, tie_word_embeddings="--tied" in given, attention_dropout=0.1 if "--dropout" in given else 0.0,
 )  # fmt: skip
 transformers.set_seed(1)
 model = Qwen2ForCausalLM(config)
-if adapter:
+if "--frozen" in given:
+    model.model.requires_grad_(False)
+if "--adapter" in given:
     from peft import LoraConfig, get_peft_model
 
-    model = get_peft_model(model, LoraConfig(target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"))
-    if head:  # trained, and not in modules_to_save
+    kept = ["lm_head"] if "--kept" in given else None
+    model = get_peft_model(
+        model, LoraConfig(target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM", modules_to_save=kept)
+    )
+    if "--head" in given:  # trained, and not in modules_to_save
         model.get_output_embeddings().weight.requires_grad_(True)
 rows = torch.randint(0, 200, (64, 8), generator=torch.Generator().manual_seed(3)).tolist()
 data = Dataset.from_list([{"input_ids": row, "labels": row} for row in rows])
-trainer = Trainer(model=model, args=args, train_dataset=data)
+if "--sft" in given:
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+    known = Tokenizer(models.WordLevel({f"t{number}": number for number in range(200)}, unk_token="t0"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=known, pad_token="t0", eos_token="t1")
+    trainer = SFTTrainer(model=model, args=args, train_dataset=data, processing_class=tokenizer)
+else:
+    trainer = Trainer(model=model, args=args, train_dataset=data)
 trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)

@@ -12,6 +12,7 @@ from gonogo.finding.lives.life_report import (
     CounterRow,
     CounterStatus,
     DataStatus,
+    LifeCosts,
     LifeReport,
     RandomRow,
     RandomStatus,
@@ -52,7 +53,22 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         data=_data(before, after, first.world_size == record.world_size),
         files=tuple(dict.fromkeys(file for life in lives for file in life.files)),
         bytes_written=max((rank.saved_bytes for rank in first.ranks), default=0),
+        costs=_costs(
+            first, [life.save_peaks for life in lives], [r.life.resume_peaks for r in after if r.life is not None]
+        ),
     )
+
+
+def _costs(first: RehearsalRecord, save: Sequence[dict[str, int]], resume: Sequence[dict[str, int]]) -> LifeCosts:
+    def most(peaks: Sequence[dict[str, int]], *, host: bool) -> int:
+        return max((peak for one in peaks for device, peak in one.items() if (device == "cpu") is host), default=0)
+
+    omitted = [rank.life.omitted_bytes for rank in first.ranks if rank.life is not None]
+    omitted += [*omitted[-1:] * (first.world_size - len(omitted))]  # ranks that are not run write as the last does
+    return LifeCosts(
+        most(save, host=False), most(save, host=True), most(resume, host=False), most(resume, host=True),
+        sum(first.checkpoint_bytes.values()) + sum(omitted), len(first.checkpoint_bytes),
+    )  # fmt: skip
 
 
 def _saved_moment(ranks: Sequence[RankRecord]) -> StateMoment | None:
@@ -79,6 +95,9 @@ def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterat
         if rank.life is not None and rank.life.at_start is not None
     }
     by_weights = _stepped_as_copies(had)
+    then = _parts_of(after)  # of the first life, those are known that the ranks had which saved
+    same_parts = all(parts <= then.get(identity, set()) for identity, parts in _parts_of(before).items())
+    made = _made_unseen([rank.life for rank in (*before, *after) if rank.life is not None])
     for identity, state in had.items():
         found: list[tuple[int, StateRow]] = []
         for rank in after:
@@ -86,12 +105,31 @@ def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterat
             anywhere = any(identity in held for held in held_by.values())
             if now is None and anywhere:
                 continue  # of a state that is divided, this rank has no part
-            found.append((rank.rank, _row(state, now, written, held_by, by_weights)))
+            found.append((rank.rank, _row(state, now, written, held_by, by_weights, made, same_parts)))
         worst = min(found, key=lambda pair: _WORST.index(pair[1].status))[1]
         ranks = tuple(number for number, row in found if row.status == worst.status)
         yield StateRow(
             **{name: getattr(worst, name) for name in worst.__struct_fields__ if name != "ranks"}, ranks=ranks
         )
+
+
+def _parts_of(ranks: Sequence[RankRecord]) -> dict[Identity, set[str]]:
+    """How each state is divided: in another world, a part may be one of what another rank had."""
+    parts: dict[Identity, set[str]] = {}
+    for rank in ranks:
+        moment = rank.life and (rank.life.at_save or rank.life.at_start)
+        for state in moment.held if moment else ():
+            if state.part and state.kind == "parameter":
+                parts.setdefault(state.identity, set()).add(state.part)
+    return parts
+
+
+def _made_unseen(lives: Sequence[RankLife]) -> frozenset[str]:
+    """Files that have come to be since the run first began, by a process that wasn't followed."""
+    began = min((life.began for life in lives if life.part == "first"), default=0.0)
+    known = {read for life in lives if life.part == "first" for read in life.unlabelled.items()}
+    read = [one for life in lives if life.part == "second" for one in life.unlabelled.items()]
+    return frozenset(one[0] for one in read if one[1] >= began > 0 and one not in known)
 
 
 def _stepped_as_copies(had: dict[Identity, HeldState]) -> bool:
@@ -105,6 +143,8 @@ def _row(
     written: dict[Identity, dict[str, None]],
     held_by: dict[int, dict[Identity, HeldState]],
     by_weights: bool,
+    made: frozenset[str] = frozenset(),
+    same_parts: bool = False,
 ) -> StateRow:
     files = tuple(written.get(state.identity, ()))
     is_written = state.identity in written
@@ -127,6 +167,9 @@ def _row(
                 return row("unknown")
             origins = [*(one for one in origins if one is not origin), *theirs.origins]
     own = [one for one in origins if _is_of(state, one.kind, one.slot, one.name)]
+    elsewhere = [one for one in own if one.part and now.part and one.part != now.part]
+    if elsewhere and len(elsewhere) == len(own) and same_parts:
+        return row("other-state", sum(one.share for one in own), holds=f"{state.name}, another rank's shard")
     others = [one for one in origins if one.kind in ("parameter", "buffer", "optimizer") and one not in own]
     share = min(1.0, sum(one.share for one in own))
     read = tuple(dict.fromkeys(one.file for one in own if one.file))
@@ -134,6 +177,9 @@ def _row(
     if share >= (_MOST if flat else _WHOLE):
         narrower = state.kind == "optimizer" and now.dtype != state.dtype
         return row("other-dtype" if narrower else "restored", share, read)
+    unseen = tuple(dict.fromkeys(one.file for one in origins if one.kind == "base" and one.file in made))
+    if unseen:
+        return row("unknown", share, unseen)
     if others and not own:
         names = ", ".join(dict.fromkeys(" ".join(filter(None, (one.slot, one.name))) for one in others[:3]))
         return row("other-state", sum(one.share for one in others), holds=names)

@@ -28,6 +28,8 @@ class StateOrigin(msgspec.Struct, frozen=True):
     """Its name in the file, where it has one."""
     share: float = 1.0
     """The share of the tensor that comes from there."""
+    part: str = ""
+    """The place in the whole of what the rank had that wrote it; empty where it had all."""
 
 
 class HeldState(msgspec.Struct, frozen=True):
@@ -44,6 +46,8 @@ class HeldState(msgspec.Struct, frozen=True):
     drawn: bool = False
     """Whether no file gave its first values: they were drawn, or set, by the program."""
     origins: tuple[StateOrigin, ...] = ()
+    part: str = ""
+    """The place in the whole of what this rank has; empty where it has all."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
@@ -103,3 +107,14 @@ class RankLife(msgspec.Struct):
     random_set: dict[str, list[str]] = {}
     """Of each generator: digests of the states that it was set to before training."""
     killed: bool = False
+    omitted_bytes: int = 0
+    """How much more a real run writes than the files here have: what streams were not given, less the labels."""
+    save_peaks: dict[str, int] = {}
+    """Of each device, ``cpu`` for the host: the most that was allocated between the step and the next forward."""
+    resume_peaks: dict[str, int] = {}
+    """The same of the second life, up to its first forward."""
+    began: float = 0.0
+    """When this life began, in seconds since 1970."""
+    unlabelled: dict[str, float] = {}
+    """Files that were read whose tensors say nothing of their origin, with the times of their last change: the model's
+    own files, and what another process made of the checkpoint."""

@@ -399,6 +399,8 @@ class RehearsalRecord(msgspec.Struct):
     life_part: LifePart = ""
     """Which of two lives it is of, where the whole life was asked for: ``first`` where it came to no second one."""
     first_life: RehearsalRecord | None = None
+    checkpoint_bytes: dict[str, int] = {}
+    """Of the first life: every file that it wrote from its first step on, of all ranks, and its size."""
     """Of a second life: the record of the first."""
     resumes_as_given: bool = True
     """Whether the second life's command was the first's, word by word."""

@@ -56,6 +56,20 @@ class RandomRow(msgspec.Struct, frozen=True):
     status: RandomStatus
 
 
+class LifeCosts(msgspec.Struct, frozen=True):
+    """What saving and resuming take, of the rank that takes most; files are those of all ranks together."""
+
+    save_gpu_bytes: int = 0
+    """The most that is allocated on a GPU from the step before the save to the next forward."""
+    save_host_bytes: int = 0
+    resume_gpu_bytes: int = 0
+    """The same from the start of the second life to its first forward."""
+    resume_host_bytes: int = 0
+    disk_bytes: int = 0
+    """What one save leaves on disk, of all ranks; of a run that keeps several, each."""
+    disk_files: int = 0
+
+
 class LifeReport(msgspec.Struct, frozen=True):
     """Both lives of a run."""
 
@@ -74,3 +88,4 @@ class LifeReport(msgspec.Struct, frozen=True):
     """What the first life wrote."""
     bytes_written: int
     """What a real run would have written in its first life, on the rank that wrote most."""
+    costs: LifeCosts = LifeCosts()

@@ -28,6 +28,11 @@ def resumed(record: RehearsalRecord) -> LifeReport | None:
     return life
 
 
+def may_have_read(life: LifeReport) -> bool:
+    """Whether a state comes from the files of the first life, or from where that can't be told."""
+    return has_read(life) or any(row.status == "unknown" for row in life.states)
+
+
 def has_read(life: LifeReport) -> bool:
     """Whether any state of the second life comes from the files of the first."""
     return any(row.status in _READ for row in life.states)

@@ -6,6 +6,7 @@ from msgspec import UnsetType
 
 from gonogo.finding.lives.life_report import LifeReport, StateRow
 from gonogo.finding.rehearsal import Rehearsal
+from gonogo.finding.words import size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
@@ -18,6 +19,10 @@ _COLUMNS = {
 _COUNTER_COLUMNS = {
     "en": ("what", "when saved", "resumed", "after the resume"),
     "zh": ("内容", "保存时", "恢复时", "恢复后"),
+}
+_COST_COLUMNS = {
+    "en": ("stage", "GPU, peak of a rank", "host, peak of a rank", "on disk, all ranks", "files", "at 1 GB/s"),
+    "zh": ("阶段", "GPU（单个 rank 峰值）", "主机内存（单个 rank 峰值）", "磁盘（所有 rank）", "文件数", "按 1 GB/s"),
 }
 _WORDS = {
     "en": {
@@ -47,6 +52,9 @@ _WORDS = {
         "random-not-written": "not saved",
         "optimizer": "steps of {name}",
         "scheduler": "position of {name}",
+        "costs": "Memory and disk of a save and a resume",
+        "save": "save",
+        "resume": "resume",
     },
     "zh": {
         "title": "保存与恢复的状态",
@@ -75,6 +83,9 @@ _WORDS = {
         "random-not-written": "没有保存",
         "optimizer": "{name} 的步数",
         "scheduler": "{name} 的位置",
+        "costs": "保存与恢复所需的显存、内存与磁盘",
+        "save": "保存",
+        "resume": "恢复",
     },
 }
 
@@ -85,7 +96,7 @@ def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     if isinstance(life, UnsetType):
         return []
     told = "zh" if language == "zh" else "en"
-    return [_states(life, told), _counters(life, told)]
+    return [_states(life, told), _counters(life, told), _costs(life, told)]
 
 
 def _states(life: LifeReport, language: str) -> Table:
@@ -132,6 +143,21 @@ def _counters(life: LifeReport, language: str) -> Table:
         status = words["restored"] if one.status == "restored" else words[f"random-{one.status}"]
         rows.append((words["random"].format(name=one.generator), "", "", status))
     return Table(words["counters"], _COUNTER_COLUMNS[language], tuple(rows), frozenset({1, 2}))
+
+
+def _costs(life: LifeReport, language: str) -> Table:
+    words, costs = _WORDS[language], life.costs
+    rows = (
+        (words["save"], size(costs.save_gpu_bytes), size(costs.save_host_bytes), size(costs.disk_bytes),
+         f"{costs.disk_files:,}", _seconds(costs.disk_bytes)),
+        (words["resume"], size(costs.resume_gpu_bytes), size(costs.resume_host_bytes), "", "", ""),
+    )  # fmt: skip
+    return Table(words["costs"], _COST_COLUMNS[language], rows, frozenset(range(1, 6)))
+
+
+def _seconds(nbytes: int) -> str:
+    """How long a disk of 1 GB/s takes."""
+    return f"{nbytes / 1e9:,.0f} s" if nbytes >= 1e9 else "< 1 s"
 
 
 def _number(value: float | None) -> str:

@@ -68,6 +68,9 @@ def install(
     for name in ("_get_pg_default_device", "_get_object_coll_device"):
         if hasattr(c10d, name):
             replace(name, functools.partial(_device_of, device_type, as_text=name == "_get_object_coll_device"))
+    told = vars(dist.ProcessGroup).get("_device_types")
+    if isinstance(told, property):
+        patches.set(dist.ProcessGroup, "_device_types", property(functools.partial(_device_types, told, device_type)))
     replace("is_gloo_available", lambda: True)
     replace("is_nccl_available", lambda: not on_npu)
     if on_npu:
@@ -127,6 +130,16 @@ def _device_of(device_type: str, group: Any = None, as_text: bool = False) -> to
     config = c10d._world.pg_backend_config[group or c10d._get_default_group()]
     device = "cpu" if "cpu" in str(config) else device_type
     return device if as_text else torch.device(device)
+
+
+def _device_types(told: property, device_type: str, group: Any) -> list[torch.device]:
+    """The devices that the backends that were asked for take tensors from: the fake one takes them from all."""
+    config = str(c10d._world.pg_backend_config.get(group, ""))
+    own = [name for name in (device_type, "cpu") if f"{name}:" in config]
+    if not own:
+        found: list[torch.device] = told.__get__(group)
+        return found
+    return [torch.device(name) for name in own]
 
 
 def _destroy() -> None:

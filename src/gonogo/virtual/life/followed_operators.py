@@ -111,6 +111,8 @@ def _copied(func: Any, args: Any, kwargs: Any, out: Any) -> None:
     sources = list(_virtual(args[:1]))
     if sources and isinstance(out, VirtualTensor) and out.cell is not sources[0].cell:
         origins.copy_origins(out, sources[0])
+        if func.namespace != "aten" and out.cell.origins:
+            out.cell.origins = origins.without_parts(out.cell.origins)
 
 
 def _cleared(func: Any, args: Any, kwargs: Any, out: Any) -> None:
@@ -193,7 +195,7 @@ def _collective(func: Any, args: Any, sent: _Sent) -> None:
         return
     if name == "gather_" and not outputs:
         return
-    if name in _FLAT_GATHERS and len({label for one in held for _, _, label in one}) > 1:
+    if name in _FLAT_GATHERS and len({label[:3] for one in held for _, _, label in one}) > 1:
         _give_slots(operation, outputs, held)
         return
     _give(outputs, held)
@@ -210,19 +212,19 @@ def _give_slots(operation: Operation, outputs: list[VirtualTensor], held: list[l
         slot = (end - start) // size
         for number, rank in enumerate(operation.members):
             at = start + number * slot
-            sent = pieces if number == operation.mine else [(0, slot, ("rank", "", str(rank)))]
+            sent = pieces if number == operation.mine else [(0, slot, ("rank", "", str(rank), ""))]
             origins.put(tensor.cell, at, at + slot, sent)
 
 
 def _received(outputs: list[VirtualTensor], rank: str) -> None:
     for tensor in outputs:
         start, end = origins.span_of(tensor)
-        origins.put(tensor.cell, start, end, [(0, end - start, ("rank", "", rank))])
+        origins.put(tensor.cell, start, end, [(0, end - start, ("rank", "", rank, ""))])
 
 
 def _give(outputs: list[VirtualTensor], held: list[list[origins.Piece]]) -> None:
     """Each output holds what the ranks sent: this rank's own states, of which the others hold other parts."""
-    pieces = [piece for one in held for piece in one]
+    pieces = origins.without_parts([piece for one in held for piece in one])
     for tensor in outputs:
         start, end = origins.span_of(tensor)
         if pieces or tensor.cell.origins:

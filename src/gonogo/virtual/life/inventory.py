@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 
 from gonogo.evidence.rehearsal.lives import HeldState, StateCounter, StateOrigin
 from gonogo.virtual.hooks.modules import ModuleTracker
@@ -31,17 +33,18 @@ class Held(NamedTuple):
     tensor: VirtualTensor
     shape: tuple[int, ...]
     trained: bool
+    part: str = ""
 
     @property
     def label(self) -> Label:
         """What its bytes are labelled with."""
-        return self.kind, self.slot, self.name
+        return self.kind, self.slot, self.name, self.part
 
     def described(self, *, drawn: bool) -> HeldState:
         """As the record has it."""
         return HeldState(
             self.kind, self.name, self.shape, str(self.tensor.dtype).removeprefix("torch."), self.slot, self.trained,
-            drawn, tuple(_origins_of(self.tensor)),
+            drawn, tuple(_origins_of(self.tensor)), self.part,
         )  # fmt: skip
 
     @property
@@ -56,9 +59,16 @@ def _origins_of(tensor: VirtualTensor) -> Iterator[StateOrigin]:
     for start, end, label in pieces_in(tensor):
         sums[label] = sums.get(label, 0) + end - start
     for label, count in sums.items():
-        kind, slot, name, *place = label
-        file, key = (*place, "", "")[:2]
-        yield StateOrigin(kind, slot, name, file, key, round(min(count / max(nbytes, 1), 1.0), 4))
+        kind, slot, name, part, file, key = (*label, "", "", "", "")[:6]
+        yield StateOrigin(kind, slot, name, file, key, round(min(count / max(nbytes, 1), 1.0), 4), part)
+
+
+def _part_of(tensor: Any) -> str:
+    """Which part of a divided tensor this rank has: alike on ranks that have the same one."""
+    if isinstance(tensor, DTensor) and any(placement.is_shard() for placement in tensor.placements):
+        shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, tensor.placements)
+        return f"{tuple(offset)}+{tuple(shape)}"
+    return ""
 
 
 class Inventory:
@@ -147,7 +157,8 @@ def _of_model(root: nn.Module, names: dict[int, str]) -> Iterator[Held]:
         shape = tuple(getattr(parameter, "ds_shape", parameter.shape))
         for tensor in local_tensors(partition if partition is not None else parameter):
             if tensor.numel():
-                yield Held("parameter", "", name, tensor, shape, bool(parameter.requires_grad))
+                trained = bool(parameter.requires_grad)
+                yield Held("parameter", "", name, tensor, shape, trained, _part_of(parameter))
     passing = {
         f"{path}.{name}" if path else name
         for path, module in root.named_modules()
@@ -185,12 +196,13 @@ def _of_optimizer(optimizer: Any, names: dict[int, str], prefix: str) -> Iterato
         if id(parameter) not in names:
             for tensor in local_tensors(parameter):
                 if tensor.numel():
-                    yield Held("optimizer", "weights", name, tensor, tuple(parameter.shape), True)
+                    whole = tuple(parameter.shape)
+                    yield Held("optimizer", "weights", name, tensor, whole, True, _part_of(parameter))
         values = state.get(parameter) if isinstance(state, Mapping) else None
         for slot, value in values.items() if isinstance(values, Mapping) else ():
             for tensor in local_tensors(value):
                 if tensor.numel() > 1:
-                    yield Held("optimizer", str(slot), name, tensor, tuple(value.shape), True)
+                    yield Held("optimizer", str(slot), name, tensor, tuple(value.shape), True, _part_of(value))
 
 
 def _steps_of(optimizer: Any) -> Iterator[float | None]:

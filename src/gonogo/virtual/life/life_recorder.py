@@ -6,6 +6,7 @@ import functools
 import hashlib
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,7 @@ class LifeRecorder:
     """What is known of the life so far."""
 
     def __init__(self, part: LifePart) -> None:
-        self.record = RankLife(part)
+        self.record = RankLife(part, began=time.time())
         self._is_first = part == "first"
         self._saved_since_step = False
         self._drawn: dict[Any, bool] = {}
@@ -51,6 +52,7 @@ class LifeRecorder:
         sys.addaudithook(self._on_audit)
         Origins.followed = True
         Origins.on_saved, Origins.on_read = self._on_saved, self._on_read
+        Origins.on_unlabelled, Origins.on_omitted = self._on_unlabelled, self._on_omitted
         if self._is_first:
             life.goes_on_after_save = True
         on_root, told_of_batch = modules.on_enter_root, life.on_batch
@@ -75,17 +77,23 @@ class LifeRecorder:
 
         return end
 
+    def _peaks(self) -> dict[str, int]:
+        return {str(device): record.window_peak for device, record in self._mode.memory.devices.items()}
+
     # -- what the program does ------------------------------------------------------------
 
     def on_forward(self) -> None:
         """Training goes on: the second life's state is what it is now."""
         if self._is_first:
+            if self._saved_since_step and not self.record.save_peaks:
+                self.record.save_peaks = self._peaks()
             if not self._drawn:
                 for held in self._inventory.held(self._life.trained_root):
                     if held.kind != "optimizer":
                         self._drawn[held.label] = not held.is_from_file
                 self._label()
         elif self.record.at_start is None:
+            self.record.resume_peaks = self._peaks()
             self.record.at_start = self._moment(trains_on=True)
 
     def on_backward(self) -> None:
@@ -99,6 +107,9 @@ class LifeRecorder:
         if self._is_first:
             self._label()
             self.record.random_got = {}
+            if not self._saved_since_step:
+                for device in self._mode.memory.devices.values():
+                    device.open_window()
 
     def ended(self, outcome: Outcome) -> RankLife:
         """The record, at the program's end; one that failed before it trained has shown nothing of its state."""
@@ -146,6 +157,14 @@ class LifeRecorder:
                 if name not in self.record.written and not name.startswith("/dev/"):
                     self.record.written.append(name)
 
+    def _on_omitted(self, nbytes: int) -> None:
+        if self._is_first and self._life.step:
+            self.record.omitted_bytes += nbytes
+
+    def _on_unlabelled(self, file: str) -> None:
+        if file not in self.record.unlabelled and os.path.exists(file):
+            self.record.unlabelled[file] = os.stat(file).st_mtime
+
     def _on_read(self, file: str) -> None:
         if file not in self.record.files:
             self.record.files.append(file)
@@ -160,7 +179,7 @@ class LifeRecorder:
             if known is None:
                 return
             digest.update(repr((tuple(known.shape), known.tolist())).encode())
-        label_as((tensor, (BATCH, digest.hexdigest()[:16], "")) for tensor in tensors)
+        label_as((tensor, (BATCH, digest.hexdigest()[:16], "", "")) for tensor in tensors)
 
     def _trained_on(self, digest: str) -> None:
         self.record.batches.append(digest)

@@ -111,6 +111,8 @@ class DeviceRecord:
         self.steady_peak = 0
         self.load_peak: int | None = None
         """The peak up to the end of the first loading; None before that."""
+        self.window_peak = 0
+        """The most that was live since :meth:`open_window`."""
         self.by_category = [0] * len(CATEGORIES)
         self.peak_by_category = tuple(self.by_category)
         self.peaks = 0
@@ -160,6 +162,8 @@ class DeviceRecord:
         cell.born = self.peaks
         if self.live > self.peak:
             self.peak = self.live
+        if self.live > self.window_peak:
+            self.window_peak = self.live
         if self.live > self.steady_peak and self.steady:
             self.steady_peak = self.live
         if self.live > self._phase_high:
@@ -197,6 +201,10 @@ class DeviceRecord:
             self.pinned -= nbytes
         if self.allocator is not None:
             self.allocator.free(cell.address)
+
+    def open_window(self) -> None:
+        """From here on ``window_peak`` is counted anew."""
+        self.window_peak = self.live
 
     def note_peak(self) -> None:
         """Keep what is live now as the peak's division: called before memory falls below a new peak."""

@@ -368,7 +368,8 @@ class Session:
         if outcome == "completed" and any(device.shortage is not None for device in devices):
             outcome = "out-of-memory"
         root = self.life.trained_root
-        stepped = root is not None and self.life.step > 0
+        killed = self.of_life is not None and self.of_life.record.killed  # in the middle of a step
+        stepped = root is not None and self.life.step > 0 and not killed
         unused, without = self.modules.without_gradient(root) if stepped else ([], [])
         drawn = self.facts.get("drawn_weights")
         return RankRecord(

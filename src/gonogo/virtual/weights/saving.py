@@ -75,12 +75,17 @@ def install(on_write: OnWrite = lambda path, nbytes, tensors: None) -> Patches:
             with open(path, "wb") as file:
                 length = write_archive(file, PurePath(os.fsdecode(path)).stem or "archive", records, holes=True)
             wrote(str(path), length, stored.tensors)
+            if Origins.followed:
+                Origins.on_omitted(-stored.label_bytes)
             stored.tell(os.fsdecode(path))
         else:
             length = write_archive(f, "archive", records, holes=False)
             if hasattr(f, "flush"):
                 f.flush()
-            wrote(str(getattr(f, "name", "a stream")), length, stored.tensors)
+            omitted = sum(record.nbytes for record in records if record.data is None)
+            wrote(str(getattr(f, "name", "a stream")), length + omitted, stored.tensors)
+            if Origins.followed and not isinstance(f, io.BytesIO):
+                Origins.on_omitted(omitted - stored.label_bytes)
             stored.tell(name if isinstance(name := getattr(f, "name", None), str) else "")
 
     patches.set(torch, "save", save)
@@ -110,6 +115,8 @@ class _Storages:
         self.names: dict[int, str] = {}
         """Of virtual storages: the first tensor's place in the object, where origins are followed."""
         self._described: list[Described] = []
+        self.label_bytes = 0
+        """What the archive has besides, of where its storages come from."""
 
     def _key(self, owner: Any, identity: int) -> str:
         known = self._by_identity.setdefault(identity, (len(self._by_identity), owner))
@@ -147,7 +154,9 @@ class _Storages:
         return ("storage", kind, self._key(untyped, untyped._cdata), location, count)
 
     def _with_origin(self, location: str, cell: Cell) -> str:
-        return in_location(location, self.names.get(id(cell), ""), pieces_of(cell, 0, cell.nbytes))
+        labelled = in_location(location, self.names.get(id(cell), ""), pieces_of(cell, 0, cell.nbytes))
+        self.label_bytes += len(labelled.encode()) - len(location.encode())
+        return labelled
 
     def tell(self, file: str) -> None:
         """Tell whoever follows origins what was saved to the file."""

@@ -122,6 +122,8 @@ def replace_writers(patches: Patches, module: ModuleType, on_write: Callable[[st
             length = len(header) + (tensors[-1][4] if tensors else 0)
             file.truncate(length)
         on_write(str(filename), length, len(tensors))
+        if Origins.followed:
+            Origins.on_omitted(len(_header(tensors, metadata)) - len(header))
         if Origins.followed and not InternalWork.now:
             Origins.on_saved(str(filename), described)
 
