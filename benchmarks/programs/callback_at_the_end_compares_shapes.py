@@ -1,12 +1,12 @@
-"""A callback of the Trainer compares the first evaluation's logits with the last's when training ends.
+"""A callback of the Trainer compares the logits of its first batch with those of its last when training ends.
 
 truth: NO-GO
 says: must match the size
-why: the callback keeps logits of a batch of 8 at first and of the last batch of 2 at the end.
+why: the first batch has 8 rows, the last 2.
 """
 
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainerCallback, TrainingArguments
 
 
@@ -27,34 +27,23 @@ class Drift(TrainerCallback):
     def __init__(self):
         self.first = None
 
-    def logits(self, model, loader, place):
-        batches = list(loader)
+    def logits(self, model, place):
+        batches = list(DataLoader(Rows(18), batch_size=8, collate_fn=default_collate))
         with torch.no_grad():
             return model(input_ids=batches[place]["input_ids"].to(model.device)).logits
 
-    def on_train_begin(self, args, state, control, model=None, eval_dataloader=None, **others):
-        self.first = self.logits(model, trainer.get_eval_dataloader(), 0)
+    def on_train_begin(self, args, state, control, model=None, **others):
+        self.first = self.logits(model, 0)
 
     def on_train_end(self, args, state, control, model=None, **others):
-        last = self.logits(model, trainer.get_eval_dataloader(), -1)
+        last = self.logits(model, -1)
         print("drift", (last - self.first).abs().mean().item())
 
 
 size = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
 config = BertConfig(vocab_size=64, max_position_embeddings=32, **size)
 arguments = TrainingArguments(
-    "out",
-    per_device_train_batch_size=4,
-    per_device_eval_batch_size=8,
-    num_train_epochs=2,
-    save_strategy="no",
-    report_to=[],
+    "out", per_device_train_batch_size=4, num_train_epochs=2, save_strategy="no", report_to=[]
 )
-trainer = Trainer(
-    BertForSequenceClassification(config),
-    arguments,
-    train_dataset=Rows(160),
-    eval_dataset=Rows(20),
-    callbacks=[Drift()],
-)
+trainer = Trainer(BertForSequenceClassification(config), arguments, train_dataset=Rows(160), callbacks=[Drift()])
 trainer.train()

@@ -1,8 +1,7 @@
 """The head is tied to the embedding after FSDP2 has sharded both, each a group of its own.
 
-truth: NO-GO
-says: got mixed torch.Tensor and DTensor
-why: the head has the embedding's sharded parameter, which its own group does not gather.
+truth: GO
+why: each group sets the parameter that it gathered on its own modules, so that the two are quietly not tied; it runs.
 """
 
 import torch

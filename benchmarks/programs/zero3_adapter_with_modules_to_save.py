@@ -1,4 +1,4 @@
-"""LoRA with a head in modules_to_save on a base that was made under zero.Init, trained with ZeRO-3 and saved.
+"""LoRA with a head in modules_to_save on a base that transformers makes under zero.Init, trained with ZeRO-3 and saved.
 
 truth: GO
 why: PEFT gathers what it copies; the engine writes its checkpoint on all ranks, and gathers the adapter on all.
@@ -10,6 +10,7 @@ import torch.distributed as dist
 from peft import LoraConfig, get_peft_model
 from start import start
 from transformers import LlamaConfig, LlamaForSequenceClassification
+from transformers.integrations import HfDeepSpeedConfig
 
 device = start()
 size = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -18,8 +19,10 @@ config = {
     "zero_optimization": {"stage": 3},
     "optimizer": {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}},
 }
-with deepspeed.zero.Init(config_dict_or_path=config):
-    base = LlamaForSequenceClassification(LlamaConfig(vocab_size=64, pad_token_id=0, num_labels=2, **size))
+told = HfDeepSpeedConfig(config)
+base = LlamaForSequenceClassification._from_config(
+    LlamaConfig(vocab_size=64, pad_token_id=0, num_labels=2, **size), dtype=torch.float32
+)
 lora = LoraConfig(task_type="SEQ_CLS", target_modules=["q_proj"], modules_to_save=["score"], r=4)
 model = get_peft_model(base, lora)
 trained = [value for value in model.parameters() if value.requires_grad]
