@@ -2,8 +2,7 @@
 
 truth: NO-GO
 says: index 0 is out of bounds for dimension 0 with size 0
-why: transformers writes zeros to the padding token's row of an embedding that has no rows here, and gathers first only if
-    an HfDeepSpeedConfig lives.
+why: transformers zeroes the padding row of an embedding that has no rows here; an HfDeepSpeedConfig would gather it.
 """
 
 import deepspeed
