@@ -22,6 +22,7 @@ from gonogo.virtual.hooks.evaluation_growth import EvaluationGrowth
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.memory_ownership import own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
+from gonogo.virtual.hooks.pass_costs import PassCosts
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
 from gonogo.virtual.patching.after_import import after_import
@@ -288,6 +289,13 @@ _UNEVEN = Text(
     "the data set has no length: equal numbers of batches were checked for these ranks only",
     "数据集没有长度：只在这些批次内确认了各 rank 的批次数相同",
 )
+_OF_EVALUATION = Text(
+    "{place}: evaluation batches beyond the first {given} of {total}",
+    "{place}：评估的第 {given} 个批次之后（共 {total} 个）",
+)
+_OF_PASS = Text(
+    "{place}: batches beyond the first {given} of {total}", "{place}：第 {given} 个批次之后（共 {total} 个）"
+)
 _UNCOUNTED = Text(
     "the data doesn't tell how many there are: memory that grows from batch to batch is not counted",
     "数据没有给出批次数：逐批次增长的显存未计入",
@@ -321,6 +329,10 @@ class Batches:
         self._bytes = 0
         """Of the last batch."""
         self._growth = EvaluationGrowth(life)
+        self._costs = PassCosts(life)
+        self._whole: bool | None = None
+        """Whether all of a pass that trains nothing is read, once that was asked."""
+        self._step_before = life.step
         with real_data():
             self._iterator = original(loader)
 
@@ -334,9 +346,14 @@ class Batches:
         life = self._life
         evaluating = life.model_in_eval_mode or not torch.is_grad_enabled()
         if life.in_evaluation or (evaluating and life.step):
-            if self._given >= EVALUATION_BATCHES and not self._has_to_go_on() and not self._growth.goes_on(self._given):
+            if (
+                self._given >= EVALUATION_BATCHES
+                and not self._has_to_go_on()
+                and not self._growth.goes_on(self._given)
+                and not self._reads_whole()
+            ):
                 self._growth.extend(self._evaluation_left())
-                self._cut_short()
+                self._cut_short(_OF_EVALUATION)
                 raise self._end()
             self._growth.note()
         elif (
@@ -347,7 +364,7 @@ class Batches:
             and not self._reads_on()
         ):
             anew = isinstance(sys.exc_info()[1], StopIteration)
-            if self._given or not life.goes_round(anew=anew):
+            if not (self._reads_other_data() if self._given else life.goes_round(anew=anew)):
                 raise self._end()
         before, life.activity = life.activity, "reading data"
         try:
@@ -359,10 +376,13 @@ class Batches:
         finally:
             life.activity = before
         self._given += 1
+        self._costs.note()
         life.loading = loading_of(self._loader, batch, life.loading)
         self._bytes = bytes_of(batch)
         given = virtual_batch(batch, self._mode)
         if not evaluating:
+            if not life.enough:
+                life.trained_on.add(id(self._loader.dataset))
             life.reading = self._reads_all
             life.seen.batch(given)
             life.ahead.read()
@@ -383,17 +403,40 @@ class Batches:
             return max(0, len(self._iterator) - self._given)
         return None
 
-    def _cut_short(self) -> None:
-        """Note what of an evaluation is left out, once for each place."""
+    def _reads_other_data(self) -> bool:
+        """Whether a pass after the last step is over data that nothing was trained on, and goes on without a step.
+
+        A callback that looks at a held-out batch when training ends need not say that it evaluates.
+        """
+        life = self._life
+        if life.step != self._step_before or id(self._loader.dataset) in life.trained_on:
+            return False
+        if self._given < EVALUATION_BATCHES or self._reads_whole():
+            return True
+        self._cut_short(_OF_PASS)
+        return False
+
+    def _reads_whole(self) -> bool:
+        """Whether all that is left of a pass that trains nothing is read, since it costs little on each rank.
+
+        Its last batch may be smaller than those before, and what stands behind its loop gets all of them.
+        """
+        if self._whole is None:
+            life = self._life
+            left = self._evaluation_left()
+            can = int(bool(left) and self._costs.affordable(self._given, left or 0))
+            everywhere = life.ask_left(can) if life.ask_left is not None else None
+            self._whole = bool(can) and (not everywhere or min(everywhere) > 0)
+        return self._whole
+
+    def _cut_short(self, kind: Text) -> None:
+        """Note what of a pass that trains nothing is left out, once for each place."""
         left = self._evaluation_left()
         if left is not None and not left:
             return
         place = self._life.ledger.place()
         total = "?" if left is None else f"{self._given + left:,}"
-        what = Text(
-            "{place}: evaluation batches beyond the first {given} of {total}",
-            "{place}：评估的第 {given} 个批次之后（共 {total} 个）",
-        ).format(place=place, given=self._given, total=total)
+        what = kind.format(place=place, given=self._given, total=total)
         why = _UNCOUNTED if left is None else _ALIKE
         self._life.cut.setdefault(place, LeftOut(what.en, what.zh, why.en, why.zh))
 
