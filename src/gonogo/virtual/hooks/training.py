@@ -7,6 +7,7 @@ import functools
 import gc
 import itertools
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
@@ -22,6 +23,7 @@ from gonogo.virtual.hooks.evaluation_growth import EvaluationGrowth
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.memory_ownership import own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
+from gonogo.virtual.hooks.odd_batches import OddBatches
 from gonogo.virtual.hooks.pass_costs import PassCosts
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
@@ -285,6 +287,18 @@ _WORTH_GOING_ON = 64
 _LOOKED_AHEAD, _FEW = 64, 8
 """So many batches are read ahead of a data set without a length, where ranks need equally many; of large ones few."""
 _LARGE = 4 << 20
+_READ_SECONDS = 4.0
+"""Data is read to its end without being given where that takes no longer."""
+_FARTHEST, _MOST_READ = 8192, 100_000
+_MOST_KEPT = 128 << 20
+"""Bytes of batches that are read ahead."""
+_OF_TRAINING = Text(
+    "{place}: training batches beyond the first {given} of {total}",
+    "{place}：训练的第 {given} 个批次之后（共 {total} 个）",
+)
+_TAKEN_ALIKE = Text(
+    "they are taken to be like the first ones: their rows were not read", "视为与前几个批次相同：其中的数据行未读取"
+)
 _UNEVEN = Text(
     "the data set has no length: equal numbers of batches were checked for these ranks only",
     "数据集没有长度：只在这些批次内确认了各 rank 的批次数相同",
@@ -330,6 +344,11 @@ class Batches:
         """Of the last batch."""
         self._growth = EvaluationGrowth(life)
         self._costs = PassCosts(life)
+        self._odd = OddBatches()
+        self._reads, self._read_seconds = 0, 0.0
+        """Of batches after the first."""
+        self._was_read = False
+        """Whether all of it was read, though not all given."""
         self._whole: bool | None = None
         """Whether all of a pass that trains nothing is read, once that was asked."""
         self._step_before = life.step
@@ -365,11 +384,11 @@ class Batches:
         ):
             anew = isinstance(sys.exc_info()[1], StopIteration)
             if not (self._reads_other_data() if self._given else life.goes_round(anew=anew)):
+                self._note_rest()
                 raise self._end()
         before, life.activity = life.activity, "reading data"
         try:
-            with real_data():
-                batch = self._ahead.pop(0) if self._ahead else next(self._iterator)
+            batch = self._ahead.pop(0) if self._ahead else self._read()
         except StopIteration:
             life.empty_pass = life.empty_pass or not (self._given or life.step or evaluating)
             raise
@@ -381,6 +400,9 @@ class Batches:
         self._bytes = bytes_of(batch)
         given = virtual_batch(batch, self._mode)
         if not evaluating:
+            if life.to_the_end and not self._asked_for_all:
+                with real_data():
+                    self._odd.saw(batch)
             if not life.enough:
                 life.trained_on.add(id(self._loader.dataset))
             life.reading = self._reads_all
@@ -389,6 +411,15 @@ class Batches:
         if life.on_batch is not None:
             life.on_batch(given)
         return given
+
+    def _read(self) -> Any:
+        began = time.monotonic()
+        with real_data():
+            batch = next(self._iterator)
+        if self._given:  # the first one starts what reads
+            self._reads += 1
+            self._read_seconds += time.monotonic() - began
+        return batch
 
     def _end(self) -> StopIteration:
         if self._life.data_ended is None and self._batches_left(1):
@@ -446,7 +477,7 @@ class Batches:
         if self._goes_on is None:
             self._goes_on = False
             if life.ask_left is not None and self._given:
-                limits = life.ask_left(_how_far(self._bytes))
+                limits = life.ask_left(self._how_far())
                 far = min(limits) if limits else _FEW
                 left = self._batches_left(far)
                 everywhere = life.ask_left(left)
@@ -482,10 +513,49 @@ class Batches:
             limits = life.ask_left(can) if life.ask_left is not None else [can]
             more = left if limits and left <= min(limits) else 0
             everywhere = life.ask_left(more) if life.ask_left is not None else [more]
-            if more and everywhere and set(everywhere) == {more}:
+            if not (more and everywhere and set(everywhere) == {more}):
+                more = self._reads_odd_ones(left)
+            if more:
                 self._until = self._given + more
                 life.more_steps += more
         return self._until is not None and self._given < self._until
+
+    def _how_far(self) -> int:
+        """How many batches are read ahead, of data that doesn't tell how many there are: more where that is cheap."""
+        if self._bytes > _LARGE:
+            return _FEW
+        if not self._reads or not self._bytes:
+            return _LOOKED_AHEAD
+        affordable = min(int(_READ_SECONDS / max(self._read_seconds / self._reads, 1e-4)), _MOST_KEPT // self._bytes)
+        return max(_LOOKED_AHEAD, min(affordable, _FARTHEST))
+
+    def _reads_odd_ones(self, left: int) -> int:
+        """Read all that is left, where that is cheap, and give the batches of it that are unlike those before.
+
+        Returns how many are given: on each rank as many. Of data that can't be read so it is said that it was not.
+        """
+        life = self._life
+        cheap = self._reads > 0 and left * self._read_seconds / self._reads <= _READ_SECONDS and left <= _MOST_READ
+        can = int(left > 0 and cheap and not life.ahead.is_made and not life.ahead.worth_reading(self._loader, left))
+        everywhere = life.ask_left(can) if life.ask_left is not None else [can]
+        if not everywhere or min(everywhere) == 0:
+            return 0
+        with real_data():
+            odd, last = self._odd.among(itertools.chain(self._ahead, self._iterator))
+        everywhere = life.ask_left(len(odd)) if life.ask_left is not None else [len(odd)]
+        self._was_read = True
+        count = max(everywhere) if everywhere else 0
+        self._ahead = [*odd, *[last] * count][:count]
+        return count
+
+    def _note_rest(self) -> None:
+        """Note what of the training data was neither given nor read, once for each place."""
+        left = self._evaluation_left()
+        if not left or self._was_read or self._life.ahead.is_made or self._until is not None:
+            return
+        place = self._life.ledger.place()
+        what = _OF_TRAINING.format(place=place, given=self._given, total=f"{self._given + left:,}")
+        self._life.cut.setdefault(place, LeftOut(what.en, what.zh, _TAKEN_ALIKE.en, _TAKEN_ALIKE.zh))
 
     def _say_how_far(self, count: int) -> None:
         """Note how far was looked ahead, of data without a length."""
@@ -509,10 +579,6 @@ class Batches:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)
-
-
-def _how_far(nbytes: int) -> int:
-    return _FEW if nbytes > _LARGE else _LOOKED_AHEAD
 
 
 def bytes_of(batch: Any) -> int:
