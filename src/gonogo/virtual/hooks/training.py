@@ -347,8 +347,6 @@ class Batches:
         self._odd = OddBatches()
         self._reads, self._read_seconds = 0, 0.0
         """Of batches after the first."""
-        self._was_read = False
-        """Whether all of it was read, though not all given."""
         self._whole: bool | None = None
         """Whether all of a pass that trains nothing is read, once that was asked."""
         self._step_before = life.step
@@ -440,7 +438,7 @@ class Batches:
         A callback that looks at a held-out batch when training ends need not say that it evaluates.
         """
         life = self._life
-        if life.step != self._step_before or id(self._loader.dataset) in life.trained_on:
+        if not life.to_the_end or life.step != self._step_before or id(self._loader.dataset) in life.trained_on:
             return False
         if self._given < EVALUATION_BATCHES or self._reads_whole():
             return True
@@ -452,13 +450,13 @@ class Batches:
 
         Its last batch may be smaller than those before, and what stands behind its loop gets all of them.
         """
-        if self._whole is None:
-            life = self._life
+        life = self._life
+        if self._whole is None and life.to_the_end:
             left = self._evaluation_left()
             can = int(bool(left) and self._costs.affordable(self._given, left or 0))
             everywhere = life.ask_left(can) if life.ask_left is not None else None
             self._whole = bool(can) and (not everywhere or min(everywhere) > 0)
-        return self._whole
+        return bool(self._whole)
 
     def _cut_short(self, kind: Text) -> None:
         """Note what of a pass that trains nothing is left out, once for each place."""
@@ -524,7 +522,7 @@ class Batches:
         """How many batches are read ahead, of data that doesn't tell how many there are: more where that is cheap."""
         if self._bytes > _LARGE:
             return _FEW
-        if not self._reads or not self._bytes:
+        if not self._reads or not self._bytes or not self._life.to_the_end:
             return _LOOKED_AHEAD
         affordable = min(int(_READ_SECONDS / max(self._read_seconds / self._reads, 1e-4)), _MOST_KEPT // self._bytes)
         return max(_LOOKED_AHEAD, min(affordable, _FARTHEST))
@@ -536,14 +534,15 @@ class Batches:
         """
         life = self._life
         cheap = self._reads > 0 and left * self._read_seconds / self._reads <= _READ_SECONDS and left <= _MOST_READ
-        can = int(left > 0 and cheap and not life.ahead.is_made and not life.ahead.worth_reading(self._loader, left))
-        everywhere = life.ask_left(can) if life.ask_left is not None else [can]
-        if not everywhere or min(everywhere) == 0:
+        can = cheap and not life.ahead.is_made and not life.ahead.worth_reading(self._loader, left)
+        can = can and id(self._loader.dataset) not in life.read_through
+        everywhere = life.ask_left(left * can) if life.ask_left is not None else [left * can]
+        if not can or not left or set(everywhere or ()) != {left}:  # of unequal amounts, the ends are met as they are
             return 0
         with real_data():
             odd, last = self._odd.among(itertools.chain(self._ahead, self._iterator))
         everywhere = life.ask_left(len(odd)) if life.ask_left is not None else [len(odd)]
-        self._was_read = True
+        life.read_through.add(id(self._loader.dataset))
         count = max(everywhere) if everywhere else 0
         self._ahead = [*odd, *[last] * count][:count]
         return count
@@ -551,7 +550,8 @@ class Batches:
     def _note_rest(self) -> None:
         """Note what of the training data was neither given nor read, once for each place."""
         left = self._evaluation_left()
-        if not left or self._was_read or self._life.ahead.is_made or self._until is not None:
+        life = self._life
+        if not left or life.ahead.is_made or not life.to_the_end or id(self._loader.dataset) in life.read_through:
             return
         place = self._life.ledger.place()
         what = _OF_TRAINING.format(place=place, given=self._given, total=f"{self._given + left:,}")
