@@ -159,9 +159,14 @@ def _package_of_a_subfolder(runs: Sequence[Run], folder: Path) -> OwnPackage | N
             if not any(is_file(place / f"{module}.py") or is_folder(place / module) for place in places):
                 lacking.add(module)
     lacking -= sys.stdlib_module_names
-    lacking = {module for module in lacking if installed_version(distribution_of(module)) is None}
-    found = [own for own in map(own_package, _subfolders(top)) if own is not None] if lacking else []
-    supplying = [own for own in found if modules_in(own.source) & lacking]
+    return package_supplying({one for one in lacking if installed_version(distribution_of(one)) is None}, folder)
+
+
+def package_supplying(modules: set[str], folder: Path) -> OwnPackage | None:
+    """The one package in a subfolder of a project that supplies one of some modules."""
+    *_, top = folders_upward(folder)
+    found = [own for own in map(own_package, _subfolders(top)) if own is not None] if modules else []
+    supplying = [own for own in found if modules_in(own.source) & modules]
     return supplying[0] if len(supplying) == 1 else None
 
 
