@@ -83,6 +83,8 @@ SCRIPTS = {
     "megabytes of launches": (many(START), "KiB"),
     "directives": (b"#!/bin/bash\n" + many(b"#SBATCH --gres=gpu:8 x y z\n", 280_000) + b"srun python t.py\n", ""),
     "megabytes of directives": (b"#!/bin/bash\n" + many(b"#SBATCH --nodes=2\n") + START, "KiB"),
+    "brackets": (b"A=" + b"[" * 60_000 + b"\n" + START, ""),
+    "words of brackets": (many(b"echo " + b"[" * 4_000 + b"\n", 400_000) + START, ""),
     "loops within loops": (b"for a in {1..100}; do " * 30 + START + b"done\n" * 30, ""),
     "long values": (b"X=" + b"y" * 20_000 + b"\n" + many(b"torchrun t.py $X $X $X\n", 24_000) + START, ""),
     "variables": (lines(lambda n: f"export A{n}={n}\n", 500_000) + START, ""),
@@ -101,6 +103,12 @@ FILES = {
     "a list in Python": ("train.py", b"import torch\nx = [" + many(b"1,", 500_000) + b"]\n", ""),
     "calls in Python": ("train.py", b"import torch\n" + many(b"f(x)\n", 500_000), ""),
     "megabytes of Python": ("train.py", b"import torch\n" + many(b"f(x)\n"), "KiB"),
+    "steps in one loop": (
+        "train.py",
+        b"import deepspeed\nengine = deepspeed.initialize(model=m, config={'zero_optimization': {'stage': 3}})[0]\n"
+        b"for batch in data:\n" + many(b"    engine.backward(engine(batch))\n", 200_000),
+        "",
+    ),
     "one line of clipping": (
         "train.py",
         b"import torch, deepspeed\nmodel = deepspeed.initialize(config='ds.json')[0]\n"

@@ -14,9 +14,11 @@ from whole_runs import CALLS, EXPECTED, RUNS, written
 
 from gonogo.finding import Text, Verdict
 from gonogo.finding.call import Invocation
+from gonogo.finding.lives.life_report import LifeReport
 from gonogo.report import FORMATS, render
 from gonogo.report.answer.headline import headline_of
 from gonogo.report.answer.invoked import called
+from gonogo.report.answer.next_step import next_step
 from gonogo.report.page import Page
 from gonogo.report.text import print_report
 
@@ -57,3 +59,14 @@ def test_a_run_that_got_worse_does_not_look_like_a_go() -> None:
 
 def test_nothing_else_lies_there() -> None:
     assert {path.name.partition(".")[0] for path in EXPECTED.iterdir()} == set(RUNS)
+
+
+def test_what_follows_a_rehearsal_that_failed() -> None:
+    """``cure`` where a run of one life failed, the page of the lost state where one of two did."""
+    failed = called(RUNS["rehearse_memory"](), CALLS["rehearse_memory"])
+    assert failed.verdict is Verdict.NO_GO
+    assert next_step(failed).command == "gonogo cure --gpus 8xH100-80G -- bash launch.sh"
+    assert failed.rehearsal is not None
+    life = LifeReport(8, 8, ("bash", "launch.sh"), 4, True, (), (), (), "goes-on", ("checkpoint-4",), 1)
+    lived = msgspec.structs.replace(failed, rehearsal=msgspec.structs.replace(failed.rehearsal, life=life))
+    assert next_step(lived).command == f"gonogo explain {lived.findings[0].hazard}"

@@ -8,8 +8,6 @@ from gonogo.evidence.script.names import NameResolver
 from gonogo.evidence.script.nodes import dotted
 from gonogo.evidence.script.syntax_index import FUNCTIONS, ScriptIndex
 
-_LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
-
 
 def contexts_around(names: NameResolver, node: ast.AST) -> tuple[str, ...]:
     """The names of ``with`` items around a node and of its function's decorators, the nearest first."""
@@ -55,23 +53,12 @@ def tests_around(index: ScriptIndex, node: ast.AST) -> tuple[ast.expr, ...]:
             negate = isinstance(parent.op, ast.Or)
             found += [_negate(each) if negate else each for each in before[:at]]
         if isinstance(child, ast.stmt):
-            found += _early_leaves(index, child)
+            # ``if rank != 0: return`` earlier in the block: what follows runs where that test failed.
+            found += [_negate(leave.test) for leave in index.leaves_before(child)]
         if isinstance(parent, (*FUNCTIONS, ast.Lambda)):
             break
         child, parent = parent, parents.get(parent)
     return tuple(found)
-
-
-def _early_leaves(index: ScriptIndex, statement: ast.stmt) -> list[ast.expr]:
-    """``if rank != 0: return`` earlier in the block: what follows runs where that test failed."""
-    block = index.block(statement)
-    found: list[ast.expr] = []
-    for each in block[0] if block is not None else ():
-        if each is statement:
-            break
-        if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _LEAVES):
-            found.append(_negate(each.test))
-    return found
 
 
 def _negate(test: ast.expr) -> ast.expr:

@@ -75,6 +75,9 @@ class ScriptIndex:
         self.by_type: defaultdict[type, list[Any]] = defaultdict(list)
         self.module = Scope(tree, None)
         self.scopes[tree] = self.module
+        # Both are filled when they are asked for: a file of ten thousand statements is one block.
+        self._blocks: dict[ast.AST, dict[ast.AST, tuple[list[ast.stmt], str, int]]] = {}
+        self._leaves: dict[int, list[tuple[int, ast.If]]] = {}
         self._walk()
 
     def _walk(self) -> None:
@@ -128,11 +131,31 @@ class ScriptIndex:
     def block(self, statement: ast.AST) -> tuple[list[ast.stmt], str] | None:
         """The list of statements that holds this one, and which one of its parent's it is."""
         parent = self.parents.get(statement)
-        for name in ("body", "orelse", "finalbody"):
-            block = getattr(parent, name, None)
-            if isinstance(block, list) and any(each is statement for each in block):
-                return block, name
-        return None
+        if parent is not None and parent not in self._blocks:
+            self._blocks[parent] = {
+                child: (block, name, at)
+                for name in ("body", "orelse", "finalbody")
+                if isinstance(block := getattr(parent, name, None), list)
+                for at, child in enumerate(block)
+            }
+        found = self._blocks[parent].get(statement) if parent is not None else None
+        return found[:2] if found is not None else None
+
+    def leaves_before(self, statement: ast.stmt) -> list[ast.If]:
+        """``if …: return`` without an ``else``, and its like, earlier in the statement's block."""
+        found = self.block(statement)
+        if found is None:
+            return []
+        block = found[0]
+        leaves = self._leaves.get(id(block))
+        if leaves is None:
+            leaves = self._leaves[id(block)] = [
+                (at, each)
+                for at, each in enumerate(block)
+                if isinstance(each, ast.If) and not each.orelse and isinstance(each.body[-1], _LEAVE_BLOCK)
+            ]
+        here = self._blocks[self.parents[statement]][statement][2]
+        return [each for at, each in leaves if at < here]
 
 
 def position(node: Any) -> tuple[int, int]:
@@ -289,6 +312,7 @@ _BINDERS: dict[type, Any] = {
 }
 _COMPREHENSION_TYPES = frozenset(COMPREHENSIONS)
 _SCOPED = frozenset({*FUNCTIONS, ast.Lambda, ast.ClassDef, *COMPREHENSIONS})
+_LEAVE_BLOCK = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _LEAVES = frozenset({ast.Name, ast.Constant, ast.Pass, ast.Break, ast.Continue, ast.alias})
 # Fields that hold no node of the tree: text, numbers, and marks such as Load and Add, which all nodes share.
 _NO_NODES = frozenset(

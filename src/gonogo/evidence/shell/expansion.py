@@ -46,6 +46,10 @@ _FILES = Text("`{text}` stands for whichever files are there", "`{text}` 代表�
 _MAX_DEPTH = 24
 _MAX_TEXT = 1024
 _PATTERN = re.compile(r"[*?[]")
+# Patterns beyond this aren't matched: a path has 4,096 bytes at most, and each bracket that nothing closes costs
+# fnmatch a walk to the pattern's end.
+_LONGEST_PATTERN = 4096
+_MOST_BRACKETS = 64
 _UNSURE_PATTERNS = frozenset({"failglob", "dotglob", "globstar", "extglob", "nocaseglob"})
 
 Items = list[Piece | None]
@@ -235,11 +239,12 @@ def _matched(word: ShellWord, state: State) -> list[ShellWord]:
         return [
             ShellWord((Piece(None, place.source, place.start, place.end, reason=_FILES.format(text=value)),), place)
         ]
+    too_long = len(written) > _LONGEST_PATTERN or written.count("[") > _MOST_BRACKETS
     try:
-        names = sorted(os.fspath(name) for name in glob.glob(written, root_dir=state.cwd))[:4096]
+        names = [] if too_long else sorted(os.fspath(name) for name in glob.glob(written, root_dir=state.cwd))[:4096]
     except (OSError, ValueError, re.error):
         names = []
-    if state.options & _UNSURE_PATTERNS:
+    if state.options & _UNSURE_PATTERNS or too_long:
         piece = Piece(None, word.place.source, word.place.start, word.place.end, many=True)
         return [ShellWord((piece,), word.place)]
     if not names:
