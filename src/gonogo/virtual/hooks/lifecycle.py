@@ -165,6 +165,8 @@ class Lifecycle:
         self.ahead = LastBatchTracker()
         self.trained_on: set[int] = set()
         """Data sets, by ``id``, that batches were read of before the steps asked for had been made."""
+        self.read_beyond: Assumption | None = None
+        """While data is read, or given, that training comes to much later, if at all: it may count its steps."""
         self.read_through: set[int] = set()
         """Data sets, by ``id``, all of whose rows were read, though not all given."""
         self.spent_on_passes = (0.0, 0.0)

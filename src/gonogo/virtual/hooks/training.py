@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, LeftOut
+from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Assumption, LeftOut
 from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
@@ -287,14 +287,17 @@ _WORTH_GOING_ON = 64
 _LOOKED_AHEAD, _FEW = 64, 8
 """So many batches are read ahead of a data set without a length, where ranks need equally many; of large ones few."""
 _LARGE = 4 << 20
-_READ_SECONDS = 4.0
-"""Data is read to its end without being given where that takes no longer."""
+_READ_SECONDS, _READ_CLOCK = 6.0, 20.0
+"""Data is read to its end without being given where that takes no longer, of the processor and by the clock."""
 _FARTHEST, _MOST_READ = 8192, 100_000
 _MOST_KEPT = 128 << 20
 """Bytes of batches that are read ahead."""
 _OF_TRAINING = Text(
     "{place}: training batches beyond the first {given} of {total}",
     "{place}：训练的第 {given} 个批次之后（共 {total} 个）",
+)
+_GOES_ON = Text(
+    "training goes on to the end of its data, all {total} batches", "训练会进行到数据结束，即全部 {total} 个批次"
 )
 _TAKEN_ALIKE = Text(
     "they are taken to be like the first ones: their rows were not read", "视为与前几个批次相同：其中的数据行未读取"
@@ -345,7 +348,7 @@ class Batches:
         self._growth = EvaluationGrowth(life)
         self._costs = PassCosts(life)
         self._odd = OddBatches()
-        self._reads, self._read_seconds = 0, 0.0
+        self._reads, self._seconds = 0, [0.0, 0.0]
         """Of batches after the first."""
         self._whole: bool | None = None
         """Whether all of a pass that trains nothing is read, once that was asked."""
@@ -383,6 +386,7 @@ class Batches:
             anew = isinstance(sys.exc_info()[1], StopIteration)
             if not (self._reads_other_data() if self._given else life.goes_round(anew=anew)):
                 self._note_rest()
+                life.read_beyond = None
                 raise self._end()
         before, life.activity = life.activity, "reading data"
         try:
@@ -411,12 +415,13 @@ class Batches:
         return given
 
     def _read(self) -> Any:
-        began = time.monotonic()
+        began = time.process_time(), time.monotonic()
         with real_data():
             batch = next(self._iterator)
         if self._given:  # the first one starts what reads
             self._reads += 1
-            self._read_seconds += time.monotonic() - began
+            self._seconds[0] += time.process_time() - began[0]
+            self._seconds[1] += time.monotonic() - began[1]
         return batch
 
     def _end(self) -> StopIteration:
@@ -524,8 +529,15 @@ class Batches:
             return _FEW
         if not self._reads or not self._bytes or not self._life.to_the_end:
             return _LOOKED_AHEAD
-        affordable = min(int(_READ_SECONDS / max(self._read_seconds / self._reads, 1e-4)), _MOST_KEPT // self._bytes)
+        affordable = min(self._reads_affordable(), _MOST_KEPT // self._bytes)
         return max(_LOOKED_AHEAD, min(affordable, _FARTHEST))
+
+    def _reads_affordable(self) -> int:
+        """How many batches more may be read, by what those after the first have taken; 0 while that isn't known."""
+        if not self._reads:
+            return 0
+        processor, clock = (max(seconds / self._reads, 1e-5) for seconds in self._seconds)
+        return min(int(_READ_SECONDS / processor), int(_READ_CLOCK / clock))
 
     def _reads_odd_ones(self, left: int) -> int:
         """Read all that is left, where that is cheap, and give the batches of it that are unlike those before.
@@ -533,18 +545,22 @@ class Batches:
         Returns how many are given: on each rank as many. Of data that can't be read so it is said that it was not.
         """
         life = self._life
-        cheap = self._reads > 0 and left * self._read_seconds / self._reads <= _READ_SECONDS and left <= _MOST_READ
-        can = cheap and not life.ahead.is_made and not life.ahead.worth_reading(self._loader, left)
+        can = left <= min(self._reads_affordable(), _MOST_READ)
+        can = can and not life.ahead.is_made and not life.ahead.worth_reading(self._loader, left)
         can = can and id(self._loader.dataset) not in life.read_through
         everywhere = life.ask_left(left * can) if life.ask_left is not None else [left * can]
         if not can or not left or set(everywhere or ()) != {left}:  # of unequal amounts, the ends are met as they are
             return 0
+        what = _GOES_ON.format(total=f"{self._given + left:,}")
+        life.read_beyond = Assumption(what.en, life.ledger.place(), 1, what.zh)
         with real_data():
             odd, last = self._odd.among(itertools.chain(self._ahead, self._iterator))
         everywhere = life.ask_left(len(odd)) if life.ask_left is not None else [len(odd)]
         life.read_through.add(id(self._loader.dataset))
         count = max(everywhere) if everywhere else 0
         self._ahead = [*odd, *[last] * count][:count]
+        if not count:
+            life.read_beyond = None
         return count
 
     def _note_rest(self) -> None:
