@@ -6,6 +6,7 @@ is known by reading the data, without running the model on it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -54,16 +55,12 @@ class OddBatches:
         for measure, value in measures_of(batch).items():
             self._most[measure] = max(value, self._most.get(measure, value))
 
-    def among(self, batches: Iterable[Any]) -> tuple[list[Any], Any]:
-        """The odd ones of them, those first that are so in most ways; and the last of them all."""
-        holders: dict[Measure, Any] = {}
-        last = None
-        for last in batches:
-            for measure, value in measures_of(last).items():
+    def among(self, batches: Iterable[Any]) -> list[int]:
+        """The places of the odd ones of them, those first that are so in most ways."""
+        holders: dict[Measure, int] = {}
+        for place, batch in enumerate(batches):
+            for measure, value in measures_of(batch).items():
                 if value > self._most.get(measure, value - 1):
-                    self._most[measure], holders[measure] = value, last
-        held: dict[int, list[Any]] = {}
-        for batch in holders.values():
-            held.setdefault(id(batch), []).append(batch)
-        ordered = sorted(held.values(), key=len, reverse=True)
-        return [several[0] for several in ordered[:MAX_ODD]], last
+                    self._most[measure], holders[measure] = value, place
+        counted = Counter(holders.values())
+        return [place for place, _ in counted.most_common(MAX_ODD)]

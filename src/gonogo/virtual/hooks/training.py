@@ -23,7 +23,7 @@ from gonogo.virtual.hooks.evaluation_growth import EvaluationGrowth
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.memory_ownership import own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
-from gonogo.virtual.hooks.odd_batches import OddBatches
+from gonogo.virtual.hooks.odd_batches import MAX_ODD, OddBatches
 from gonogo.virtual.hooks.pass_costs import PassCosts
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
@@ -289,6 +289,8 @@ _LOOKED_AHEAD, _FEW = 64, 8
 _LARGE = 4 << 20
 _READ_SECONDS, _READ_CLOCK = 6.0, 20.0
 """Data is read to its end without being given where that takes no longer, of the processor and by the clock."""
+_MOST_ODD = 2 * MAX_ODD
+"""Of all ranks together."""
 _FARTHEST, _MOST_READ = 8192, 100_000
 _MOST_KEPT = 128 << 20
 """Bytes of batches that are read ahead."""
@@ -545,20 +547,25 @@ class Batches:
         Returns how many are given: on each rank as many. Of data that can't be read so it is said that it was not.
         """
         life = self._life
-        can = left <= min(self._reads_affordable(), _MOST_READ)
+        can = left <= min(self._reads_affordable(), _MOST_READ) and left * self._bytes <= _MOST_KEPT
         can = can and not life.ahead.is_made and not life.ahead.worth_reading(self._loader, left)
-        can = can and id(self._loader.dataset) not in life.read_through
+        can = can and id(self._loader.dataset) not in life.read_through and life.batches_affordable() >= _MOST_ODD
         everywhere = life.ask_left(left * can) if life.ask_left is not None else [left * can]
         if not can or not left or set(everywhere or ()) != {left}:  # of unequal amounts, the ends are met as they are
             return 0
         what = _GOES_ON.format(total=f"{self._given + left:,}")
         life.read_beyond = Assumption(what.en, life.ledger.place(), 1, what.zh)
         with real_data():
-            odd, last = self._odd.among(itertools.chain(self._ahead, self._iterator))
-        everywhere = life.ask_left(len(odd)) if life.ask_left is not None else [len(odd)]
+            rest = [*self._ahead, *self._iterator]
+            mine = self._odd.among(rest)
+        # Ranks read the same places: what batches have alike there, their lengths mostly, collectives may rely on.
+        places = set(mine)
+        for at in range(MAX_ODD if life.ask_left is not None else 0):
+            everywhere = life.ask_left(mine[at] if at < len(mine) else -1) if life.ask_left is not None else None
+            places |= set(everywhere or ()) - {-1}
         life.read_through.add(id(self._loader.dataset))
-        count = max(everywhere) if everywhere else 0
-        self._ahead = [*odd, *[last] * count][:count]
+        self._ahead = [rest[place] for place in sorted(places)[:_MOST_ODD] if place < len(rest)]
+        count = len(self._ahead)
         if not count:
             life.read_beyond = None
         return count
