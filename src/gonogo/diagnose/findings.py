@@ -241,7 +241,7 @@ def rank_ends(log: FailureLog) -> Iterator[RankEnd]:
     for error in log.errors:
         if error.role not in _OF_THE_FAILURE:
             continue
-        for rank, time in error.times:
+        for rank, time in error.times_by_rank:
             if rank not in first or time < first[rank].time:
                 first[rank] = RankEnd(rank, time, error.role is Role.ROOT, error.type)
     yield from sorted(first.values(), key=lambda end: (end.time, end.rank))[:_MAX_RANKS]

@@ -46,7 +46,7 @@ _SHARDED_BY_TORCH = Pattern(r"torch/distributed/(?:tensor|fsdp|_composable)|\bDT
 _NCCL_SAYS_WHY = Pattern(r"NCCL WARN .*(?:failed|[Ee]rror|[Cc]annot)")
 _NCCL_SUMMARY = Pattern(r"unhandled (?:system|cuda) error|NCCL_ERROR_SYSTEM_ERROR|NCCL Error \d")
 """What NCCL's callers say of any of its failures, which tells nothing where NCCL's own reason stands in the log."""
-_FURTHER_OUT = 4
+_OUTER_FRAMES = 4
 """How many frames from the innermost one are looked at where that tells nothing: a log may be cut anywhere."""
 
 
@@ -100,7 +100,7 @@ def _ended_where(log: FailureLog, hazards: Iterable[Hazard]) -> Iterator[Finding
         return
     # Where the innermost frame was cut too, the call in the one above it says what it was.
     innermost = 1 if all(error.frames and error.frames[-1].code for error in log.cut) else 2
-    for within in (innermost, _FURTHER_OUT):
+    for within in (innermost, _OUTER_FRAMES):
         found = list(_ended_within(log, hazards, within))
         yield from found
         if found:

@@ -141,12 +141,12 @@ def size_or_unknown(count: int | None, language: str) -> str:
     return size(count) if count is not None else word("unknown", language)
 
 
-_MAX_PLACES = 3
+_MAX_LOCATIONS = 3
 
 
 def said_of(clue: Clue, language: str) -> str:
     """A clue as a line: ``rank 0 is in … (run.log:3)``."""
-    places = list(dict.fromkeys(f"{place.path}:{place.line}" for place in clue.places))[:_MAX_PLACES]
+    places = list(dict.fromkeys(f"{place.path}:{place.line}" for place in clue.places))[:_MAX_LOCATIONS]
     sentence = clue.text.in_language(language)
     if not places:
         return sentence

@@ -9,7 +9,7 @@ import msgspec
 from packaging.version import Version
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo, children, known, optimizers, schedulers
-from gonogo.evidence.config.deepspeed_schema import default_in, described, knows
+from gonogo.evidence.config.deepspeed_schema import default_in, describe_key, knows
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*|/\*.*?(?:\*/|\Z)|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 _OWN_KEYS = frozenset(
@@ -97,7 +97,7 @@ def offers(cursor: Cursor, release: str, language: str) -> list[Offer]:
     for name, info in children(cursor.path).items():
         if not knows(info, version) or info.same_as:
             continue
-        said = described(".".join((*cursor.path, name)), info, version, language)
+        said = describe_key(".".join((*cursor.path, name)), info, version, language)
         found.append(Offer(name, f'"{name}": {_value_of(info, version)}', said, bool(info.deprecated)))
     return sorted(found, key=lambda offer: (offer.deprecated, offer.label))
 
@@ -110,7 +110,7 @@ def word_at(text: str, cursor: Cursor) -> str:
 def meaning_at(path: tuple[str, ...], release: str, language: str) -> str:
     """What is known of a key as Markdown; empty where it is none of DeepSpeed's."""
     info = known(path)
-    said = "" if info is None else described(".".join(path), info, Version(release), language)
+    said = "" if info is None else describe_key(".".join(path), info, Version(release), language)
     return f"`{'.'.join(path)}` (DeepSpeed {release})\n\n{said}" if said else ""
 
 

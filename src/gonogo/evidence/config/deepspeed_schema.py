@@ -82,7 +82,7 @@ def default_in(info: KeyInfo, release: Version) -> Any:
     return found
 
 
-def described(path: str, info: KeyInfo, release: Version, language: str) -> str:
+def describe_key(path: str, info: KeyInfo, release: Version, language: str) -> str:
     """A key in words: its meaning, its default, the releases that have it, what to write instead."""
     said = [meaning(path, language)]
     default = default_in(info, release)
@@ -111,7 +111,7 @@ def _properties(keys: Mapping[str, KeyInfo], release: Version, path: str, langua
 
 def _schema(info: KeyInfo, release: Version, path: str, language: str) -> dict[str, Any]:
     schema = _value(info, release, path, language)
-    said = described(path, info, release, language)
+    said = describe_key(path, info, release, language)
     default = default_in(info, release)
     return {
         **({"description": said} if said else {}),

@@ -59,7 +59,7 @@ def first_error(log: FailureLog) -> LoggedError | None:
         of_rank = [error for error in own if root.rank in error.ranks]
         if of_rank:
             return of_rank[0]
-    times = {index: min((time for _, time in error.times), default=None) for index, error in enumerate(own)}
+    times = {index: min((time for _, time in error.times_by_rank), default=None) for index, error in enumerate(own)}
     if len({error.ranks for error in own}) > 1 and all(time is not None for time in times.values()):
         return own[min(times, key=lambda index: times[index] or 0.0)]
     return own[0]

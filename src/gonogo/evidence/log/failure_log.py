@@ -48,7 +48,7 @@ class LoggedError(msgspec.Struct, frozen=True, dict=True):
     role: Role
     ranks: tuple[int, ...]
     count: int
-    times: tuple[tuple[int, float], ...] = ()
+    times_by_rank: tuple[tuple[int, float], ...] = ()
     """(rank, seconds since 1970) of each rank whose line says when it was first raised there."""
 
     @property

@@ -168,7 +168,7 @@ _SENT_ALIKE = "every rank sends what this rank sends"
 
 
 _SAME_MODELS = "every rank's model has the same parameters"
-_VALUES_READ = "values that the program reads are zero"
+_READ_AS_ZERO = "values that the program reads are zero"
 _WHATEVER_THE_VALUES = re.compile(r"unsupported ScalarType|device type tensor to numpy|call numpy\(\) on Tensor")
 """What is refused of a tensor that is read as a whole, in the very line that reads it: whatever is in it."""
 
@@ -189,17 +189,17 @@ _ORDER_OF_A_SCALER = re.compile(
 _AS_WRITTEN = "what torch.compile compiles runs as it is written"
 
 
-_IS_READ = (
+_PYTHON_VALUES = (
     "an unknown number", "an unknown integer", "a condition on unknown values", "unknown tensors are equal",
-    _VALUES_READ, "the objects received",
+    _READ_AS_ZERO, "the objects received",
 )  # fmt: skip
 """How assumptions begin whose value the program then has as a number, a truth or an object of its own."""
 _MAX_FOLLOWED = 40
 
 
-def is_read(assumption: Assumption) -> bool:
+def is_python_value(assumption: Assumption) -> bool:
     """Whether the program has what was assumed as a value of Python's, which it may test and keep."""
-    return assumption.what.startswith(_IS_READ)
+    return assumption.what.startswith(_PYTHON_VALUES)
 
 
 def place_of(assumption: Assumption) -> ProgramLine | None:
@@ -231,7 +231,7 @@ def _followed(rank: RankRecord, failure: Failure) -> Assumption | None:
     paths = [place.path for place in users]
     if _WHATEVER_THE_VALUES.search(failure.message):
         return None
-    for assumption in [one for one in rank.assumptions if is_read(one)][:_MAX_FOLLOWED]:
+    for assumption in [one for one in rank.assumptions if is_python_value(one)][:_MAX_FOLLOWED]:
         start = place_of(assumption)
         if start is None or is_library(start.path):
             continue
@@ -264,7 +264,7 @@ def _made_nearby(rank: RankRecord, failure: Failure) -> Assumption | None:
             continue
         if failure.type.endswith(".Unsupported") and assumption.what.startswith(_AS_WRITTEN):
             continue  # the compiler's refusal, which does not come of running it so
-        if whatever and assumption.what == _VALUES_READ and raising and (path, line) == (raising.path, raising.line):
+        if whatever and assumption.what == _READ_AS_ZERO and raising and (path, line) == (raising.path, raising.line):
             continue
         if raising and path == raising.path and 0 <= raising.line - line <= _LINES_BEFORE:
             return assumption

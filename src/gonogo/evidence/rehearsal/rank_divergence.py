@@ -7,7 +7,7 @@ from functools import cached_property
 
 from gonogo.evidence.library import is_library
 from gonogo.evidence.patterns import Pattern
-from gonogo.evidence.rehearsal.failures import is_read, place_of, setting
+from gonogo.evidence.rehearsal.failures import is_python_value, place_of, setting
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import Assumption, RehearsalRecord
 from gonogo.finding import Certainty
@@ -128,7 +128,7 @@ class RankDivergence:
         guards = {f"{guard.path}:{guard.line}" for side in self.sides for guard in side.guards}
         made = [assumption for rank in self.record.ranks for assumption in rank.assumptions]
         direct = next((assumption for assumption in made if assumption.where in guards), None)
-        return direct or next((one for one in dict.fromkeys(made) if is_read(one) and self._decides(one)), None)
+        return direct or next((one for one in dict.fromkeys(made) if is_python_value(one) and self._decides(one)), None)
 
     def _decides(self, assumption: Assumption) -> bool:
         start = place_of(assumption)

@@ -17,7 +17,7 @@ from gonogo.evidence.source_file import Place
 from gonogo.finding import Text
 
 _STAR = Text("**{name} may contain it", "它可能在 **{name} 之中")
-_POSITIONAL = Text("an argument before it is unpacked with *", "它之前的参数是用 * 展开的")
+_AFTER_UNPACKED_ARGUMENT = Text("an argument before it is unpacked with *", "它之前的参数是用 * 展开的")
 _CONDITION = Text("it is set only under a condition", "仅在某个条件下设置")
 
 
@@ -93,7 +93,7 @@ class Call(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The positional argument at that place."""
         for argument in self.node.args[: index + 1]:
             if isinstance(argument, ast.Starred):
-                return Field.not_known(self.script.place(argument), _POSITIONAL)
+                return Field.not_known(self.script.place(argument), _AFTER_UNPACKED_ARGUMENT)
         return self.script.field(self.node.args[index]) if index < len(self.node.args) else Field.missing()
 
     def has(self, name: str) -> bool:

@@ -1,4 +1,5 @@
 import ast
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
@@ -102,6 +103,7 @@ def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | 
     data = script.source.data
     if run.world_size == 1 or (b"rank" not in data and b"is_main" not in data):
         return []
+    callers = _Callers(script)
     found: list[tuple[Call, ast.expr]] = []
     of_others: list[tuple[Call, ast.AST]] = []
     without_group, of_state = (
@@ -115,11 +117,11 @@ def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | 
                 continue
         elif call.node not in without_group and len(call.node.args) > _WITHOUT_GROUP.get(call.method, 2):
             continue
-        guard = on_one_rank(script, call.node) or _calls_on_one_rank(script, call.node)
+        guard = on_one_rank(script, call.node) or callers.on_one_rank(call.node)
         if guard is not None:
             found.append((call, guard))
         else:
-            of_others += ((call, where) for where in _where_others_call(script, call.node))
+            of_others += ((call, where) for where in callers.of_others(call.node))
     answers: list[tuple[Call, ast.expr, Call | None]] = []
     for call, guard in found:
         alike = [
@@ -130,16 +132,6 @@ def _in_branches(script: Script, run: Run) -> list[tuple[Call, ast.expr, Call | 
         if not any(_in_one_place(script, where, call.node) for _, where in alike):
             answers.append((call, guard, alike[0][0] if alike else None))
     return answers
-
-
-def _where_others_call(script: Script, node: ast.AST) -> Iterator[ast.AST]:
-    """The call itself, or those of its function, where they stand under a test that other ranks than one pass."""
-    function = script.enclosing_function(node)
-    name = function.name if function is not None else None
-    uses = (each for each in script.index.calls if isinstance(each.func, ast.Name) and each.func.id == name)
-    for each in (node, *uses):
-        if any(of_other_ranks(script, test) for test in script.guarded_by(each)):
-            yield each
 
 
 def _in_one_place(script: Script, one: ast.AST, other: ast.AST) -> bool:
@@ -171,18 +163,52 @@ def _logged_together(script: Script) -> Iterator[tuple[Call, ast.expr]]:
             yield call, guard
 
 
-def _calls_on_one_rank(script: Script, node: ast.AST, deep: int = 3) -> ast.expr | None:
-    """The test by which only one rank calls the function that a node stands in, wherever it is called."""
-    function = script.enclosing_function(node)
-    if function is None or not deep or function.decorator_list or not isinstance(script.parent(function), ast.Module):
-        return None
-    uses = [each for each in script.nodes(ast.Name) if each.id == function.name]
-    guard = None
-    for use in uses:
-        called = script.parent(use)
-        if not isinstance(called, ast.Call) or called.func is not use:
-            return None  # it is handed on
-        guard = on_one_rank(script, called) or _calls_on_one_rank(script, called, deep - 1)
-        if guard is None:
+class _Callers:
+    """Who calls a file's functions, by their names: each name is looked at once, however often it is defined."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.uses: defaultdict[str, list[ast.Name]] = defaultdict(list)
+        for name in script.nodes(ast.Name):
+            self.uses[name.id].append(name)
+        self._guards: dict[tuple[str, int], ast.expr | None] = {}
+        self._of_others: dict[str, list[ast.AST]] = {}
+
+    def on_one_rank(self, node: ast.AST, deep: int = 3) -> ast.expr | None:
+        """The test by which only one rank calls the function that a node stands in, wherever it is called."""
+        function = self.script.enclosing_function(node)
+        if function is None or not deep or function.decorator_list:
             return None
-    return guard
+        if not isinstance(self.script.parent(function), ast.Module):
+            return None
+        key = (function.name, deep)
+        if key not in self._guards:
+            self._guards[key] = self._guard_of(function.name, deep)
+        return self._guards[key]
+
+    def _guard_of(self, name: str, deep: int) -> ast.expr | None:
+        guard = None
+        for use in self.uses[name]:
+            called = self.script.parent(use)
+            if not isinstance(called, ast.Call) or called.func is not use:
+                return None  # it is handed on
+            guard = on_one_rank(self.script, called) or self.on_one_rank(called, deep - 1)
+            if guard is None:
+                return None
+        return guard
+
+    def of_others(self, node: ast.AST) -> list[ast.AST]:
+        """The node, or the calls of its function, where they stand under a test that other ranks pass too."""
+        function = self.script.enclosing_function(node)
+        found = [node] if self._passed_by_others(node) else []
+        if function is None:
+            return found
+        if function.name not in self._of_others:
+            calls = (
+                parent for use in self.uses[function.name] if isinstance(parent := self.script.parent(use), ast.Call)
+            )
+            self._of_others[function.name] = [call for call in calls if self._passed_by_others(call)]
+        return found + self._of_others[function.name]
+
+    def _passed_by_others(self, node: ast.AST) -> bool:
+        return any(of_other_ranks(self.script, test) for test in self.script.guarded_by(node))

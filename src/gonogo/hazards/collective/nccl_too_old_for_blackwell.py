@@ -12,7 +12,7 @@ _FAILED = Pattern(
     r"(?:enqueue|group|init|transport)\w*\.cc:\d+ NCCL WARN (?:Cuda failure|CUDA error)|NCCL WARN Cuda failure 700"
     r"|an illegal memory access was encountered|unhandled cuda error"
 )
-_ENDED = Pattern(r"NCCL INFO group\.cc:\d+ -> [123]\b")
+_GROUP_CALL_FAILED = Pattern(r"NCCL INFO group\.cc:\d+ -> [123]\b")
 
 
 class NcclTooOldForBlackwell(LoggedHazard):
@@ -20,7 +20,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
         Sign(says=Pattern(r"ncclMaxSharedMem \d+ exceeds device/fn maxSharedMem"), beside=_OLD_NCCL),
         Sign(says=_FAILED, beside=_BLACKWELL, unless=_NEW_NCCL),
         Sign(says=_FAILED, beside=Pattern(r"NCCL version 2\.2(?:5\.\d|6\.2)\+cuda12\.[0-7]"), unless=_OTHER_GPU),
-        Sign(says=_ENDED, beside=_BLACKWELL, unless=_NEW_NCCL),
+        Sign(says=_GROUP_CALL_FAILED, beside=_BLACKWELL, unless=_NEW_NCCL),
         Sign(
             says=Pattern(
                 r"NCCL WARN Cuda failure (?:700|1|98)? ?'(?:an illegal memory access was encountered|invalid (?:a"

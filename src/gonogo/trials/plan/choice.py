@@ -144,7 +144,7 @@ def bandwidth(request: PlanRequest) -> float:
     assert speed is not None
     if request.machine.nodes == 1:
         return speed.link_bytes
-    return min(speed.link_bytes, request.network_bytes or NETWORK_BYTES)
+    return min(speed.link_bytes, request.network_bytes_per_second or NETWORK_BYTES)
 
 
 def capacity_of(request: PlanRequest) -> int:

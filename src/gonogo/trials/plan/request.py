@@ -62,7 +62,7 @@ class PlanRequest(msgspec.Struct, frozen=True):
     nvme_bytes: int | None = None
     """Of a node."""
     nvme_drives: int = 1
-    network_bytes: float | None = None
+    network_bytes_per_second: float | None = None
     """Bytes/s of one accelerator to other nodes."""
     dtype: str = "bf16"
     attention: str = "sdpa"
@@ -124,7 +124,7 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
         lora_rank=options.lora_rank or said.lora_rank or _LORA_RANK,
         global_batch=options.global_batch or (said.global_batch if own_world else None),
         nvme_bytes=None if options.nvme is None else memory_size(options.nvme, "--nvme"),
-        network_bytes=None if options.network is None else options.network * 1e9 / 8,
+        network_bytes_per_second=None if options.network is None else options.network * 1e9 / 8,
         dtype="fp16" if half else "bf16",
         timeout=options.timeout,
         task=task,

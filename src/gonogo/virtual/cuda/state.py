@@ -119,13 +119,13 @@ class VirtualCuda:
         """Raise what CUDA raises for a device that is not there."""
         self.initialise()
         if not 0 <= index < self.count:
-            raise RuntimeError(self.not_there(index))
+            raise RuntimeError(self.no_such_device(index))
 
     def none_visible(self) -> str:
         """What is said where no device is visible."""
         return "No CUDA GPUs are available"
 
-    def not_there(self, index: int) -> str:
+    def no_such_device(self, index: int) -> str:
         """What is said of a device that is not there."""
         seen = f"(device {index} was asked for; this process sees {self.count}: 0 to {self.count - 1})"
         return f"CUDA error: invalid device ordinal\n{seen}"

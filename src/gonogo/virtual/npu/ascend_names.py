@@ -21,7 +21,7 @@ class VirtualNpu(VirtualCuda):
         """What torch_npu says where no device is visible."""
         return "No NPUs are available"
 
-    def not_there(self, index: int) -> str:
+    def no_such_device(self, index: int) -> str:
         """What torch_npu says of a device that is not there."""
         return (
             "NPU function error: c10_npu::SetDevice(device), error code is 107001\nERR00100 PTA call acl api failed.\n"

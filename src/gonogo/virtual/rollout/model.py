@@ -22,7 +22,7 @@ _CONTEXT = (
     "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length", "max_target_positions",
     "max_sequence_length", "max_seq_length", "seq_len",
 )  # fmt: skip
-_STATELESS = ("linear_attention", "mamba", "conv")
+_WITHOUT_KV_CACHE = ("linear_attention", "mamba", "conv")
 """Layers whose state does not grow with the tokens."""
 _FOUR_BITS = 0.5 + 4 / 64
 """Bytes of a weight in four bits and of its block's float32 scale, which the loader unpacks where it is packed too."""
@@ -156,7 +156,7 @@ class EngineModel:
         if not kinds:
             return int(layers), 0
         slides = sum(kind == "sliding_attention" for kind in kinds)
-        return len(kinds) - slides - sum(kind in _STATELESS for kind in kinds), slides
+        return len(kinds) - slides - sum(kind in _WITHOUT_KV_CACHE for kind in kinds), slides
 
     def check_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> int:
         """``load_weights``: how many were given. Raises as vLLM's AutoWeightsLoader and default_weight_loader do."""

@@ -56,7 +56,7 @@ def seconds(request: PlanRequest, facts: Facts, strategy: Strategy) -> float:
         cache, engines = served(request, known).cache, rollout.gpus // known.tp
         completions = -(-samples * request.world_size // engines)
         over_network = request.machine.nodes > 1
-        link = (request.network_bytes or NETWORK_BYTES) * LINK_SHARE
+        link = (request.network_bytes_per_second or NETWORK_BYTES) * LINK_SHARE
         bringing = known.weights * known.tp / link if over_network else sync_seconds(known, speed, server=True)
     else:
         engine = beside(request, facts, strategy)
