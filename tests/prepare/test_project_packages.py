@@ -225,6 +225,25 @@ def test_the_projects_own_package_is_found_with_its_commands(project: Path) -> N
     assert with_packages({"PYTHONPATH": "x", ON_PATH: "y"}, [Path("z")])["PYTHONPATH"] == "z:x:y"
 
 
+@pytest.mark.parametrize(
+    ("imported", "second", "found"), [("util.misc", False, True), ("torch", False, False), ("util.misc", True, False)]
+)
+def test_a_package_of_a_subfolder_supplies_what_the_program_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imported: str, second: bool, found: bool
+) -> None:
+    write(tmp_path, {
+        ".git/HEAD": "",
+        "train.py": f"import {imported}\n",
+        "detr/setup.py": "from setuptools import find_packages, setup\nsetup(name='detr', packages=find_packages())\n",
+        "detr/util/__init__.py": "",
+        "detr/util/misc.py": "",
+        **({"other/setup.py": "setup(name='other')\n", "other/util/__init__.py": ""} if second else {}),
+    })  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    own = asked(tmp_path, "python", "train.py").own
+    assert (own is not None and own.source == tmp_path / "detr") is found
+
+
 def test_a_vendored_package_does_not_hide_the_installed_one(tmp_path: Path) -> None:
     write(tmp_path, {
         "pyproject.toml": '[project]\nname = "llava"\nversion = "1.7"\n',

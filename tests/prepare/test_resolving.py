@@ -80,3 +80,33 @@ def test_what_a_torch_of_today_requires_keeps_pkg_resources_where_it_can(
     required = ["setuptools>=77.0.3", "filelock"]
     install_for_torch([], required, ["--exclude-newer", "2023-12-14"], tmp_path, NOTHING, print)
     assert installed == [taken, "filelock"]
+
+
+NO_WHEEL = """\
+  × No solution found when resolving dependencies:
+  ╰─▶ Because antlr4-python3-runtime==4.9.3 has no usable wheels and omegaconf==2.3.0 depends on
+      antlr4-python3-runtime==4.9.3, we can conclude that omegaconf==2.3.0 cannot be used.
+"""
+
+
+def test_no_older_release_is_taken_for_want_of_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built_here: list[str] = []
+
+    def run_uv(words: list[str], **_: object) -> str:
+        lines = (tmp_path / "requirements.in").read_text()
+        newest = "--no-deps" in words or built_here
+        if "==2.3.0" in lines and not newest:
+            raise UvFailed(NO_WHEEL)
+        version = "2.3.0" if newest else "2.0.6"
+        (tmp_path / LOCK).write_text(f'[[packages]]\nname = "omegaconf"\nversion = "{version}"\n')
+        return ""
+
+    def build(self: Resolving, error: UvFailed) -> bool:
+        built_here.extend(error.without_wheels)
+        return bool(error.without_wheels)
+
+    monkeypatch.setattr(resolving, "run_uv", run_uv)
+    monkeypatch.setattr(Resolving, "_build_one", build)
+    found = Resolving(["omegaconf"], [], {}, [], None, tmp_path, NOTHING, print, unconfined=True).resolve()
+    assert [one.version for one in found] == ["2.3.0"]
+    assert built_here == ["antlr4-python3-runtime"]

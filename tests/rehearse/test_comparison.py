@@ -9,7 +9,17 @@ import pytest
 
 from gonogo.finding.frame import Frame
 from gonogo.rehearse.ranks.comparison import Comparison
-from gonogo.virtual.protocol.messages import Collective, Group, Hello, RankContext, RankEnded, Reply, Site, Waits
+from gonogo.virtual.protocol.messages import (
+    Collective,
+    Group,
+    Hello,
+    RankContext,
+    RankEnded,
+    Reply,
+    Site,
+    ThreadCall,
+    Waits,
+)
 
 
 class World:
@@ -146,6 +156,35 @@ def test_calls_that_nobody_waits_for_are_missed_at_the_end(world: World) -> None
     for rank in range(2):
         world.comparison.hear(rank, RankEnded("completed"))
     assert world.comparison.divergence is not None
+
+
+def of_thread(world: World, rank: int, group: str) -> None:
+    call = Collective(group, "allreduce", (), None, None, None, (), None, "exit", 0, 1, Waits.NO)
+    world.comparison.hear(rank, ThreadCall(call))
+
+
+@pytest.mark.parametrize(
+    ("also", "has_threads", "parts"),
+    [((), False, True), ((1,), False, False), ((), True, False)],
+    ids=["of one rank alone", "of both ranks", "while the other's threads run"],
+)
+def test_a_threads_collective_that_another_rank_never_calls(
+    world: World, also: tuple[int, ...], has_threads: bool, parts: bool
+) -> None:
+    for rank in (0, *also):
+        of_thread(world, rank, "world")
+    world.comparison.hear(0, RankEnded("completed"))
+    world.comparison.hear(1, RankEnded("completed", has_threads=has_threads))
+    assert (world.comparison.divergence is not None) is parts
+
+
+def test_a_threads_collective_beside_the_main_threads_is_not_compared(world: World) -> None:
+    of_thread(world, 0, "world")
+    for rank in range(2):
+        world.call(rank)
+    for rank in range(2):
+        world.comparison.hear(rank, RankEnded("completed"))
+    assert world.comparison.divergence is None
 
 
 @pytest.mark.parametrize("how", ["raised", "unsupported", "killed"])

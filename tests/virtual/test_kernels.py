@@ -12,7 +12,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gonogo.finding import Text
-from gonogo.virtual.kernels import _Missing
+from gonogo.virtual.kernels import _Missing, nvrtc
 from gonogo.virtual.kernels.async_io import AsyncIo, NvmeTraffic
 from gonogo.virtual.kernels.cpu_optimizers import CpuAdagrad, CpuAdam, CpuLion
 from gonogo.virtual.kernels.fused_optimizers import FusedAdam, FusedLamb, FusedLion
@@ -341,6 +341,16 @@ except ValueError as error:
 else:
     raise SystemExit("a tensor of the CPU was taken")
 """
+
+
+def test_a_kernel_of_nvrtc_writes_what_is_not_const() -> None:
+    source = """
+    extern "C" __global__  // void add(const float* a)
+    void add(const float* __restrict__ a, float const* b, __nv_bfloat16* c, int n) { }
+    """
+    assert nvrtc.written_positions(source, "add") == {2}
+    assert nvrtc.written_positions(source, "other") is None
+
 
 PACKAGE = {
     "__init__.py": "",

@@ -55,6 +55,25 @@ def texts_in(scripts: Sequence[Script]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def lists_in(scripts: Sequence[Script]) -> frozenset[str]:
+    """The columns, of a name in the plural, whose value scripts go through one by one: ``for s in row["steps"]``.
+
+    Each is a text by its name alone; a text would be gone through letter by letter.
+    """
+    found: set[str] = set()
+    for script in scripts:
+        loops = script.nodes(ast.For, ast.comprehension)
+        for value in [node.iter for node in loops if isinstance(node, ast.For | ast.comprehension)]:
+            if isinstance(value, ast.Call) and value.args and getattr(value.func, "id", "") == "enumerate":
+                value = value.args[0]
+            if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Slice):  # row["steps"][:3]
+                value = value.value
+            name = script.field(value.slice).string if isinstance(value, ast.Subscript) else None
+            if name and name.endswith("s") and kind_by_name(name) == "text":
+                found.add(name)
+    return frozenset(found)
+
+
 def columns_in_options(arguments: Arguments) -> tuple[str, ...]:
     """The columns that options name, each as ``name:kind``: ``--text_column body``, ``data.messages_key=messages``."""
     in_template = arguments.get(TEMPLATE).truth

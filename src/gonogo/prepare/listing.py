@@ -22,6 +22,7 @@ from gonogo.prepare.columns import (
     columns_in,
     columns_in_options,
     csv_separator,
+    lists_in,
     rows_of_two_batches,
     rows_taken,
     texts_in,
@@ -281,7 +282,8 @@ def required_data(
     wanted.format = format_from_columns((*seen, *columns)) if seen else _format_of(run, columns, hub)
     if not hub and not seen:
         wanted.format = {".bin": "token-numbers", ".txt": "text"}.get(os.path.splitext(path)[1], wanted.format)
-    wanted.columns = (*seen, *_media_columns(run, columns))
+    lists = lists_in(run.scripts) if seen else frozenset()
+    wanted.columns = (*(f"{name}:texts" if name in lists else name for name in seen), *_media_columns(run, columns))
     if wanted.format is None and not wanted.columns:
         wanted.columns = tuple(f"{name}:text" for name in texts_in(run.scripts))
     if wanted.format is None and not wanted.columns:

@@ -34,7 +34,7 @@ from gonogo.prepare.listing import alike, list_of, required_data, required_model
 from gonogo.prepare.make import MAX_ROWS, make
 from gonogo.prepare.named_inputs import OF_SHELL
 from gonogo.prepare.packages.full_environment import existing_environment
-from gonogo.prepare.project_requirements import FILE, Packages, packages_of
+from gonogo.prepare.project_requirements import FILE, Packages, package_supplying, packages_of
 from gonogo.prepare.required_inputs import Named, PrepareOptions, RequiredInput
 from gonogo.prepare.stub_packages import absent, asked_of
 from gonogo.prepare.tested_paths import tested_path
@@ -119,6 +119,8 @@ def options_of(rows: int, tokens: int | None, models: Sequence[str]) -> PrepareO
     return PrepareOptions(rows, tokens, chosen)
 
 
+_NO_MODULE = re.compile(r"No module named '(\w+)")
+
 Launches = tuple[Sequence[Run], Sequence[Skipped]]
 
 
@@ -166,6 +168,12 @@ def prepare(
             if (needed := asked_of(record.failure, packages.absent)) is not None:  # the run has it then, and so here
                 packages.absent = tuple(name for name in packages.absent if name != needed)
                 continue
+            if (
+                packages.own is None
+                and (own := package_supplying(_module_not_found(record.failure), folder)) is not None
+            ):
+                packages.own = own
+                continue
             lacking = () if given.as_installed else missing_packages(record.failure)
             if [name for name in lacking if packages.add(name)]:
                 continue
@@ -184,6 +192,11 @@ def prepare(
         done.wanted = _again(done.wanted, more, columns)
     _note_version_differences(done, folder)
     return done
+
+
+def _module_not_found(failure: Failure) -> set[str]:
+    match = _NO_MODULE.match(failure.message) if failure.type.endswith("ModuleNotFoundError") else None
+    return {match[1]} if match is not None else set()
 
 
 def _note_version_differences(done: Preparation, folder: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,11 +18,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gonogo.evidence.environment.environment import Environment
-from gonogo.evidence.environment.own_package import OwnPackage, own_package
+from gonogo.evidence.environment.own_package import OwnPackage, modules_in, own_package
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
-from gonogo.evidence.paths import folders_upward, is_file
+from gonogo.evidence.paths import folders_upward, is_file, is_folder
 from gonogo.evidence.run import Run
+from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding.errors import UserError
 from gonogo.prepare.environment_mismatch import declared_requirements, distribution_of
@@ -108,6 +110,8 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
                 if is_file(path) and _take(found, _lines_of(path, found)):
                     found.files.append(_display_path(path, folder))
                     break
+    if found.own is None:
+        found.own = _package_of_a_subfolder(runs, folder)
     own = found.own
     if own is not None:
         took = _take(found, _lines(own.requires))
@@ -135,6 +139,60 @@ def packages_of(runs: Sequence[Run], folder: Path) -> Packages:
         for name in _trackers(runs):
             found.add(name)
     return found
+
+
+_MAX_FOLDERS = 400
+_MAX_DEPTH = 2
+
+
+def _package_of_a_subfolder(runs: Sequence[Run], folder: Path) -> OwnPackage | None:
+    """The one package in a subfolder that supplies what the launches import and Python does not find: act's ``detr``.
+
+    Its project has it installed in place (``cd detr && pip install -e .``); else these imports fail for everybody.
+    """
+    *_, top = folders_upward(folder)
+    lacking: set[str] = set()
+    for run in runs:
+        beside = {Path(os.path.abspath(one.source.path)).parent for one in run.scripts[:1]}
+        for module in {first for script in run.scripts for first in _imported_modules(script)}:
+            places = (*beside, folder, top)
+            if not any(is_file(place / f"{module}.py") or is_folder(place / module) for place in places):
+                lacking.add(module)
+    lacking -= sys.stdlib_module_names
+    return package_supplying({one for one in lacking if installed_version(distribution_of(one)) is None}, folder)
+
+
+def package_supplying(modules: set[str], folder: Path) -> OwnPackage | None:
+    """The one package in a subfolder of a project that supplies one of some modules."""
+    *_, top = folders_upward(folder)
+    found = [own for own in map(own_package, _subfolders(top)) if own is not None] if modules else []
+    supplying = [own for own in found if modules_in(own.source) & modules]
+    return supplying[0] if len(supplying) == 1 else None
+
+
+def _imported_modules(script: Script) -> Iterator[str]:
+    for node in script.tree.body if script.tree is not None else ():
+        if isinstance(node, ast.Import):
+            yield from (one.name.partition(".")[0] for one in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _subfolders(top: Path) -> list[Path]:
+    """The folders below one, as deep as a package of a project lies."""
+    found: list[Path] = []
+    level = [top]
+    for _ in range(_MAX_DEPTH):
+        level = [one for place in level for one in _folders_in(place)][: _MAX_FOLDERS - len(found)]
+        found += level
+    return found
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(one for one in folder.iterdir() if one.name[:1] not in "._" and one.is_dir())
+    except OSError:
+        return []
 
 
 def _pip_install_names(path: Path) -> Iterator[str]:

@@ -210,7 +210,7 @@ def place_of(assumption: Assumption) -> ProgramLine | None:
 
 def assumption_before(rank: RankRecord, failure: Failure) -> Assumption | None:
     """An assumption that may have chosen the branch: made near the line that raised, or followed there by its names."""
-    return _among_operands(rank, failure) or _made_nearby(rank, failure) or _followed(rank, failure)
+    return rank.read_beyond or _among_operands(rank, failure) or _made_nearby(rank, failure) or _followed(rank, failure)
 
 
 def _among_operands(rank: RankRecord, failure: Failure) -> Assumption | None:

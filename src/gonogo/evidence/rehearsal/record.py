@@ -322,6 +322,8 @@ class RankRecord(msgspec.Struct):
     workers: list[str] = []
     """Processes of Ray that were rehearsed with the program, each name with their number: ``WorkerDict x 8``."""
     data_ended: Assumption | None = None
+    read_beyond: Assumption | None = None
+    """That training goes on to where its data was at the end: a batch far beyond the first was brought forward."""
     """Where the rehearsal first ended data before its end, so that what comes after sees less of it."""
     data_shapes: list[str] = []
     """By rank, what kinds of batches it will read first; only where the worker was sent to look, and could tell."""

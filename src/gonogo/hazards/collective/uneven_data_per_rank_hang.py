@@ -94,9 +94,7 @@ class UnevenDataPerRankHang(Hazard):
                 "排练结束数据时，rank {fewest} 还剩 {few} 个 batch，rank {most} 还剩 {many} 个：没有看到让它们一起停止"
                 "的机制。",
             ).format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
-            title=_MAY_DIFFER,
-            certainty=Certainty.POSSIBLE,
-            severity=Severity.WARNING,
+            certainty=Certainty.LIKELY,
             cure=_CURE,
             ranks=tuple(sorted(left)),
             confirm=Text(

@@ -46,7 +46,7 @@ _RELOCATABLE = b"""#!/bin/sh
 """
 _MAX_BYTES = 1 << 20
 
-_FORMAT = 12
+_FORMAT = 13
 """Changes when environments are made in another way, so that older ones are not used."""
 _SETUPTOOLS = TO_BUILD_WITH[0]
 # What gonogo's own part of a rehearsal needs beside torch: records, and checkpoints made of a config alone.

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from gonogo.finding import Text
 from gonogo.prepare.packages.building import BuildFailed, built
@@ -31,6 +32,8 @@ else:
 
 _MAX_ATTEMPTS = 60
 """Times that uv is asked: once for each package that has to be built, or is to be had in another version."""
+_MAX_LATER = 4
+"""Asked packages of which a release later than the one found is tried by itself."""
 LOCK = "pylock.toml"
 
 
@@ -75,6 +78,7 @@ class Resolving:
         self._loose: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
         self._not_built: dict[str, str] = {}
+        self._tried_newer: set[str] = set()
         self.built: dict[str, str] = {}
         """Versions of what was built here for want of a wheel."""
 
@@ -90,7 +94,10 @@ class Resolving:
         for _ in range(_MAX_ATTEMPTS):
             lines = self._lines(also)
             try:
-                return self._ask(lines, newest)
+                found = self._ask(lines, newest)
+                if self._build_for_newer(lines, newest, found):
+                    continue
+                return found
             except UvFailed as error:
                 exact = {line for line in lines if "==" in line and "@" not in line}
                 if newest and "exclude-newer" in error.text:
@@ -122,7 +129,39 @@ class Resolving:
         known = (*self._asked, *self._addresses, *self._left_out)
         return lines + [line for line in also if Requirement(line).name not in known]
 
-    def _ask(self, lines: Sequence[str], newest: str | None) -> list[Chosen]:
+    def _build_for_newer(self, lines: Sequence[str], newest: str | None, found: Sequence[Chosen]) -> bool:
+        """Build what a newer release of an asked package requires and there are only sources of; whether one was.
+
+        Of wheels alone uv takes an older release instead, which requires less: omegaconf 2.0 for want of a wheel of
+        antlr4-python3-runtime. pip builds the wheel, and takes the newer one.
+        """
+        there = {one.name: one.version for one in found}
+        fixed = {Requirement(line).name for line in self._forced} | set(self._addresses)
+        names = [name for name in self._asked if name in there and name not in fixed | self._tried_newer]
+        if not names:
+            return False
+        try:
+            alone = self._ask([line for line in lines if Requirement(line).name in names], newest, "--no-deps")
+        except UvFailed:
+            alone = []
+        later = [one for one in alone if Version(one.version) > Version(there.get(one.name) or one.version)]
+        self._tried_newer.update(names)
+        for one in later[:_MAX_LATER]:
+            error = self._failure_of([*lines, f"{one.name}=={one.version}"], newest)
+            if error is not None and self._build_one(error):
+                self._tried_newer.discard(one.name)  # it may require more that has no wheel
+                return True
+        self._ask(lines, newest)  # for the lock
+        return False
+
+    def _failure_of(self, lines: Sequence[str], newest: str | None) -> UvFailed | None:
+        try:
+            self._ask(lines, newest)
+        except UvFailed as error:
+            return error
+        return None
+
+    def _ask(self, lines: Sequence[str], newest: str | None, *options: str) -> list[Chosen]:
         files = {
             "requirements.in": lines,
             "overrides.txt": self._forced,
@@ -135,7 +174,7 @@ class Resolving:
         # Else a development release of long ago is taken, of a package whose releases are sources alone: deepspeed's.
         words += ["--python", sys.executable, *WHEELS_ONLY, "--prerelease", "explicit"]
         words += ["--exclude-newer", newest] if newest else []
-        words += ["--format", LOCK, "-o", LOCK]
+        words += ["--format", LOCK, "-o", LOCK, *options]
         run_uv(words, cwd=self._folder, what=self._what, say=self._say, wheels=self._wheels)
         lock = tomllib.loads((self._folder / LOCK).read_text(encoding="utf-8"))
         return [_parse_package(package) for package in lock.get("packages", ())]

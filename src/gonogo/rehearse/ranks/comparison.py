@@ -23,6 +23,7 @@ from gonogo.virtual.protocol.messages import (
     RankEnded,
     Reply,
     Site,
+    ThreadCall,
     Waits,
 )
 
@@ -55,6 +56,7 @@ class _Rank:
     made: int = 0
     context: RankContext = _NOTHING_READ
     steps: int = 0
+    has_threads: bool = False
 
 
 @dataclass
@@ -65,6 +67,8 @@ class _Group:
     agreed: _Made | None = None
     """The last call that all have made alike."""
     only_asks: bool = False
+    of_threads: dict[int, _Made] = field(default_factory=dict)
+    """By rank, the first call in a thread of its program's."""
     earlier: dict[int, _Made] | None = None
     """The first of the last calls in a row that were made alike, but not at the same place in the code."""
 
@@ -100,8 +104,12 @@ class Comparison:
                     dict.fromkeys(rehearsed, 0),
                     only_asks=message.only_asks,
                 )
+        elif isinstance(message, ThreadCall):
+            group = self._groups[message.call.group]
+            group.of_threads[rank] = _Made(message.call, group.members, 0, state.made, ())
         elif isinstance(message, RankEnded):
             state.steps = message.steps
+            state.has_threads = message.has_threads
             self.gone(rank, message.how)
         else:
             assert isinstance(message, Hello)
@@ -194,6 +202,15 @@ class Comparison:
             if heads and not group.only_asks:
                 self._diverge("ended", heads, tuple(group.pending))
                 return
+        for group in self._groups.values():
+            if group.of_threads and self._others_call_nothing(group):
+                self._diverge("ended", group.of_threads, tuple(group.pending))
+                return
+
+    def _others_call_nothing(self, group: _Group) -> bool:
+        """Whether a group's other members have called nothing in it at all, by any thread, and can't any more."""
+        others = [rank for rank in group.pending if rank not in group.of_threads]
+        return bool(others) and not any(group.counts[rank] or self.ranks[rank].has_threads for rank in others)
 
     def _stop(self, reply: Reply) -> None:
         self._over = True

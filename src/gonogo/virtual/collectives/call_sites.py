@@ -51,7 +51,7 @@ class CallSites:
         number = self._numbers.get(stack)
         if number is None:
             number = self._numbers[stack] = len(self._numbers)
-            self._on_new(_describe_frame(number, sys._getframe(1)))
+            self._on_new(describe_site(number, sys._getframe(1)))
         return number, parameters or ()
 
 
@@ -69,7 +69,8 @@ def _numbers_of(value: Any) -> tuple[int, ...]:
     return tuple(number for one in several if isinstance(number := getattr(one, "ds_id", None), int))
 
 
-def _describe_frame(number: int, frame: FrameType | None) -> Site:
+def describe_site(number: int, frame: FrameType | None) -> Site:
+    """The stack of a frame, under that number."""
     frames = []
     functions = []
     while frame is not None:

@@ -133,6 +133,10 @@ def ask(peers: Peers, operation: Operation, mode: VirtualMode) -> bool:
     if operation.name in ("send", "recv_"):
         return _point_to_point(peers, operation, mode)
     if not peers.are_in(operation.members) or operation.name == "recv_any_source_":
+        if operation.name != "recv_any_source_" and any(one in peers.ranks for one in operation.members):
+            place = operation.members[operation.root] if operation.root is not None else None
+            key = key_of(operation.group, operation.members)
+            peers.note_call_of_thread(key, operation.members, operation.name.strip("_"), place)
         return False
     from_root = operation.name in _ROOTED_COLLECTIVES
     root = operation.members[operation.root] if operation.root is not None else None

@@ -7,6 +7,7 @@ The exchange (``gonogo.rehearse.ranks.exchange``) compares what the ranks call. 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from multiprocessing.connection import Client, Connection
 
 import msgspec
 
-from gonogo.virtual.collectives.call_sites import CallSites
+from gonogo.virtual.collectives.call_sites import CallSites, describe_site
 from gonogo.virtual.protocol.messages import (
     Collective,
     End,
@@ -24,6 +25,8 @@ from gonogo.virtual.protocol.messages import (
     RankContext,
     RankEnded,
     Reply,
+    Site,
+    ThreadCall,
     Waits,
     send_at_once,
 )
@@ -35,6 +38,9 @@ _BATCH_SECONDS = 0.02
 """... or after so long."""
 _AHEAD = 1024
 """How many of them a rank makes without waiting for the others."""
+
+_SITES_OF_THREADS = 1 << 40
+"""Numbers of stacks of threads begin there."""
 
 Situation = Callable[[], tuple[str | None, str, int]]
 """Module, phase and step now."""
@@ -70,6 +76,8 @@ class Peers:
         self._groups: set[str] = set()
         self._sites = CallSites(self._waiting_to_go_append)
         self._thread = threading.get_ident()
+        self._of_threads: dict[str, tuple[Group, Site, ThreadCall]] = {}
+        """By group, the first collective in a thread of the program's own that Python waits for at its end."""
         self._flush()
 
     def _waiting_to_go_append(self, message: Message) -> None:
@@ -139,6 +147,22 @@ class Peers:
         reply = self._take()
         return [reply.payloads[which] for which in reply.of] if reply.kind == "values" else None
 
+    def note_call_of_thread(self, group: str, members: tuple[int, ...], operator: str, root: int | None) -> None:
+        """Remember that a thread of the program's own has called a collective, which waits for nobody here.
+
+        Whether the other ranks call one in that group at all is told at the end; in which order a thread's calls come
+        beside others is known of no run.
+        """
+        thread = threading.current_thread()
+        if self.over or threading.get_ident() == self._thread or thread.daemon or group in self._of_threads:
+            return
+        module, phase, step = self.situation()
+        site = describe_site(_SITES_OF_THREADS + len(self._of_threads), sys._getframe(1))
+        call = Collective(
+            group, operator, (), None, None, root, (), module, phase, step, site.number, Waits.NO
+        )  # fmt: skip
+        self._of_threads[group] = Group(group, members), site, ThreadCall(call)
+
     def ask(self, what: str, mine: bytes) -> list[bytes] | None:
         """What every rehearsed rank answers to the same question; None where not all come to ask it."""
         if self.over or threading.get_ident() != self._thread:
@@ -161,7 +185,9 @@ class Peers:
     def ended(self, how: End, steps: int) -> None:
         """The program has ended, after so many optimizer steps."""
         try:
-            self._waiting_to_go.append(RankEnded(how, steps))
+            for told in self._of_threads.values():
+                self._waiting_to_go += told
+            self._waiting_to_go.append(RankEnded(how, steps, _has_threads()))
             self._flush()
             self._connection.close()
         except OSError:  # the exchange has gone, with whoever would be told
@@ -184,6 +210,12 @@ class Peers:
             self.over = True
             raise EnoughRehearsed
         return reply
+
+
+def _has_threads() -> bool:
+    """Whether threads of the program's own still run."""
+    others = (one for one in threading.enumerate() if one is not threading.current_thread())
+    return any(not getattr(one, "is_gonogo", False) for one in others)
 
 
 def line_of_worker() -> Connection:

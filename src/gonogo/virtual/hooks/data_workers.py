@@ -51,7 +51,24 @@ def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) 
     fetcher = getattr(iterator, "_dataset_fetcher", None)
     if fetcher is not None and context.get_start_method() == "fork":
         fetcher.fetch = _fetch_in_fork(fetcher.fetch)
+    if fetcher is not None:
+        fetcher.fetch = _fetch_in_daemon(fetcher.fetch)
     return iterator
+
+
+def _fetch_in_daemon(fetch: Callable[..., Any]) -> Callable[..., Any]:
+    """A loader's workers are daemonic: multiprocessing lets them start no processes of their own."""
+
+    @functools.wraps(fetch)
+    def in_worker(*args: Any) -> Any:
+        process = multiprocessing.current_process()
+        before, process.daemon = process.daemon, True
+        try:
+            return fetch(*args)
+        finally:
+            process.daemon = before
+
+    return in_worker
 
 
 class _Sink(io.RawIOBase):

@@ -70,10 +70,14 @@ def _unmet(one: AdvancedLoop) -> LeftOut:
     return LeftOut(what.en, what.zh, why.en, why.zh)
 
 
-def affordable(processor: float, clock: float) -> int:
-    """How often something more is done that costs so many seconds of the processor, and by the clock, each time."""
-    by_processor, by_clock = _SECONDS_WHERE_CHEAP / max(processor, 1e-3), _CLOCK_WHERE_CHEAP / max(clock, 1e-3)
-    return min(_STEPS_WHERE_CHEAP, int(by_processor), int(by_clock))
+def affordable(processor: float, clock: float, spent: tuple[float, float] = (0.0, 0.0)) -> int:
+    """How often something more is done that costs so many seconds of the processor, and by the clock, each time.
+
+    ``spent`` of both are no longer there for it.
+    """
+    by_processor = (_SECONDS_WHERE_CHEAP - spent[0]) / max(processor, 1e-3)
+    by_clock = (_CLOCK_WHERE_CHEAP - spent[1]) / max(clock, 1e-3)
+    return max(0, min(_STEPS_WHERE_CHEAP, int(by_processor), int(by_clock)))
 
 
 class RehearsalComplete(BaseException):
@@ -159,6 +163,14 @@ class Lifecycle:
         self.world = 1
         """How many ranks the program's process group has."""
         self.ahead = LastBatchTracker()
+        self.trained_on: set[int] = set()
+        """Data sets, by ``id``, that batches were read of before the steps asked for had been made."""
+        self.read_beyond: Assumption | None = None
+        """While data is read, or given, that training comes to much later, if at all: it may count its steps."""
+        self.read_through: set[int] = set()
+        """Data sets, by ``id``, all of whose rows were read, though not all given."""
+        self.spent_on_passes = (0.0, 0.0)
+        """Seconds, of the processor and by the clock, of evaluations that were read to their ends."""
         self.loops = LedLoops()
         self._more_batches = 0
         self.cut: dict[str, LeftOut] = {}

@@ -7,6 +7,7 @@ import functools
 import gc
 import itertools
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from types import FrameType
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, LeftOut
+from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Assumption, LeftOut
 from gonogo.finding import Text
 from gonogo.virtual import private
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
@@ -22,6 +23,8 @@ from gonogo.virtual.hooks.evaluation_growth import EvaluationGrowth
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.memory_ownership import own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
+from gonogo.virtual.hooks.odd_batches import MAX_ODD, OddBatches
+from gonogo.virtual.hooks.pass_costs import PassCosts
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
 from gonogo.virtual.patching.after_import import after_import
@@ -284,9 +287,33 @@ _WORTH_GOING_ON = 64
 _LOOKED_AHEAD, _FEW = 64, 8
 """So many batches are read ahead of a data set without a length, where ranks need equally many; of large ones few."""
 _LARGE = 4 << 20
+_READ_SECONDS, _READ_CLOCK = 6.0, 20.0
+"""Data is read to its end without being given where that takes no longer, of the processor and by the clock."""
+_MOST_ODD = 2 * MAX_ODD
+"""Of all ranks together."""
+_FARTHEST, _MOST_READ = 8192, 100_000
+_MOST_KEPT = 128 << 20
+"""Bytes of batches that are read ahead."""
+_OF_TRAINING = Text(
+    "{place}: training batches beyond the first {given} of {total}",
+    "{place}：训练的第 {given} 个批次之后（共 {total} 个）",
+)
+_GOES_ON = Text(
+    "training goes on to the end of its data, all {total} batches", "训练会进行到数据结束，即全部 {total} 个批次"
+)
+_TAKEN_ALIKE = Text(
+    "they are taken to be like the first ones: their rows were not read", "视为与前几个批次相同：其中的数据行未读取"
+)
 _UNEVEN = Text(
     "the data set has no length: equal numbers of batches were checked for these ranks only",
     "数据集没有长度：只在这些批次内确认了各 rank 的批次数相同",
+)
+_OF_EVALUATION = Text(
+    "{place}: evaluation batches beyond the first {given} of {total}",
+    "{place}：评估的第 {given} 个批次之后（共 {total} 个）",
+)
+_OF_PASS = Text(
+    "{place}: batches beyond the first {given} of {total}", "{place}：第 {given} 个批次之后（共 {total} 个）"
 )
 _UNCOUNTED = Text(
     "the data doesn't tell how many there are: memory that grows from batch to batch is not counted",
@@ -321,6 +348,13 @@ class Batches:
         self._bytes = 0
         """Of the last batch."""
         self._growth = EvaluationGrowth(life)
+        self._costs = PassCosts(life)
+        self._odd = OddBatches()
+        self._reads, self._seconds = 0, [0.0, 0.0]
+        """Of batches after the first."""
+        self._whole: bool | None = None
+        """Whether all of a pass that trains nothing is read, once that was asked."""
+        self._step_before = life.step
         with real_data():
             self._iterator = original(loader)
 
@@ -334,9 +368,14 @@ class Batches:
         life = self._life
         evaluating = life.model_in_eval_mode or not torch.is_grad_enabled()
         if life.in_evaluation or (evaluating and life.step):
-            if self._given >= EVALUATION_BATCHES and not self._has_to_go_on() and not self._growth.goes_on(self._given):
+            if (
+                self._given >= EVALUATION_BATCHES
+                and not self._has_to_go_on()
+                and not self._growth.goes_on(self._given)
+                and not self._reads_whole()
+            ):
                 self._growth.extend(self._evaluation_left())
-                self._cut_short()
+                self._cut_short(_OF_EVALUATION)
                 raise self._end()
             self._growth.note()
         elif (
@@ -347,28 +386,45 @@ class Batches:
             and not self._reads_on()
         ):
             anew = isinstance(sys.exc_info()[1], StopIteration)
-            if self._given or not life.goes_round(anew=anew):
+            if not (self._reads_other_data() if self._given else life.goes_round(anew=anew)):
+                self._note_rest()
+                life.read_beyond = None
                 raise self._end()
         before, life.activity = life.activity, "reading data"
         try:
-            with real_data():
-                batch = self._ahead.pop(0) if self._ahead else next(self._iterator)
+            batch = self._ahead.pop(0) if self._ahead else self._read()
         except StopIteration:
             life.empty_pass = life.empty_pass or not (self._given or life.step or evaluating)
             raise
         finally:
             life.activity = before
         self._given += 1
+        self._costs.note()
         life.loading = loading_of(self._loader, batch, life.loading)
         self._bytes = bytes_of(batch)
         given = virtual_batch(batch, self._mode)
         if not evaluating:
+            if life.to_the_end and not self._asked_for_all:
+                with real_data():
+                    self._odd.saw(batch)
+            if not life.enough:
+                life.trained_on.add(id(self._loader.dataset))
             life.reading = self._reads_all
             life.seen.batch(given)
             life.ahead.read()
         if life.on_batch is not None:
             life.on_batch(given)
         return given
+
+    def _read(self) -> Any:
+        began = time.process_time(), time.monotonic()
+        with real_data():
+            batch = next(self._iterator)
+        if self._given:  # the first one starts what reads
+            self._reads += 1
+            self._seconds[0] += time.process_time() - began[0]
+            self._seconds[1] += time.monotonic() - began[1]
+        return batch
 
     def _end(self) -> StopIteration:
         if self._life.data_ended is None and self._batches_left(1):
@@ -383,17 +439,40 @@ class Batches:
             return max(0, len(self._iterator) - self._given)
         return None
 
-    def _cut_short(self) -> None:
-        """Note what of an evaluation is left out, once for each place."""
+    def _reads_other_data(self) -> bool:
+        """Whether a pass after the last step is over data that nothing was trained on, and goes on without a step.
+
+        A callback that looks at a held-out batch when training ends need not say that it evaluates.
+        """
+        life = self._life
+        if not life.to_the_end or life.step != self._step_before or id(self._loader.dataset) in life.trained_on:
+            return False
+        if self._given < EVALUATION_BATCHES or self._reads_whole():
+            return True
+        self._cut_short(_OF_PASS)
+        return False
+
+    def _reads_whole(self) -> bool:
+        """Whether all that is left of a pass that trains nothing is read, since it costs little on each rank.
+
+        Its last batch may be smaller than those before, and what stands behind its loop gets all of them.
+        """
+        life = self._life
+        if self._whole is None and life.to_the_end:
+            left = self._evaluation_left()
+            can = int(bool(left) and self._costs.affordable(self._given, left or 0))
+            everywhere = life.ask_left(can) if life.ask_left is not None else None
+            self._whole = bool(can) and (not everywhere or min(everywhere) > 0)
+        return bool(self._whole)
+
+    def _cut_short(self, kind: Text) -> None:
+        """Note what of a pass that trains nothing is left out, once for each place."""
         left = self._evaluation_left()
         if left is not None and not left:
             return
         place = self._life.ledger.place()
         total = "?" if left is None else f"{self._given + left:,}"
-        what = Text(
-            "{place}: evaluation batches beyond the first {given} of {total}",
-            "{place}：评估的第 {given} 个批次之后（共 {total} 个）",
-        ).format(place=place, given=self._given, total=total)
+        what = kind.format(place=place, given=self._given, total=total)
         why = _UNCOUNTED if left is None else _ALIKE
         self._life.cut.setdefault(place, LeftOut(what.en, what.zh, why.en, why.zh))
 
@@ -403,7 +482,7 @@ class Batches:
         if self._goes_on is None:
             self._goes_on = False
             if life.ask_left is not None and self._given:
-                limits = life.ask_left(_how_far(self._bytes))
+                limits = life.ask_left(self._how_far())
                 far = min(limits) if limits else _FEW
                 left = self._batches_left(far)
                 everywhere = life.ask_left(left)
@@ -439,10 +518,67 @@ class Batches:
             limits = life.ask_left(can) if life.ask_left is not None else [can]
             more = left if limits and left <= min(limits) else 0
             everywhere = life.ask_left(more) if life.ask_left is not None else [more]
-            if more and everywhere and set(everywhere) == {more}:
+            if not (more and everywhere and set(everywhere) == {more}):
+                more = self._reads_odd_ones(left)
+            if more:
                 self._until = self._given + more
                 life.more_steps += more
         return self._until is not None and self._given < self._until
+
+    def _how_far(self) -> int:
+        """How many batches are read ahead, of data that doesn't tell how many there are: more where that is cheap."""
+        if self._bytes > _LARGE:
+            return _FEW
+        if not self._reads or not self._bytes or not self._life.to_the_end:
+            return _LOOKED_AHEAD
+        affordable = min(self._reads_affordable(), _MOST_KEPT // self._bytes)
+        return max(_LOOKED_AHEAD, min(affordable, _FARTHEST))
+
+    def _reads_affordable(self) -> int:
+        """How many batches more may be read, by what those after the first have taken; 0 while that isn't known."""
+        if not self._reads:
+            return 0
+        processor, clock = (max(seconds / self._reads, 1e-5) for seconds in self._seconds)
+        return min(int(_READ_SECONDS / processor), int(_READ_CLOCK / clock))
+
+    def _reads_odd_ones(self, left: int) -> int:
+        """Read all that is left, where that is cheap, and give the batches of it that are unlike those before.
+
+        Returns how many are given: on each rank as many. Of data that can't be read so it is said that it was not.
+        """
+        life = self._life
+        can = left <= min(self._reads_affordable(), _MOST_READ) and left * self._bytes <= _MOST_KEPT
+        can = can and not life.ahead.is_made and not life.ahead.worth_reading(self._loader, left)
+        can = can and id(self._loader.dataset) not in life.read_through and life.batches_affordable() >= _MOST_ODD
+        everywhere = life.ask_left(left * can) if life.ask_left is not None else [left * can]
+        if not can or not left or set(everywhere or ()) != {left}:  # of unequal amounts, the ends are met as they are
+            return 0
+        what = _GOES_ON.format(total=f"{self._given + left:,}")
+        life.read_beyond = Assumption(what.en, life.ledger.place(), 1, what.zh)
+        with real_data():
+            rest = [*self._ahead, *self._iterator]
+            mine = self._odd.among(rest)
+        # Ranks read the same places: what batches have alike there, their lengths mostly, collectives may rely on.
+        places = set(mine)
+        for at in range(MAX_ODD if life.ask_left is not None else 0):
+            everywhere = life.ask_left(mine[at] if at < len(mine) else -1) if life.ask_left is not None else None
+            places |= set(everywhere or ()) - {-1}
+        life.read_through.add(id(self._loader.dataset))
+        self._ahead = [rest[place] for place in sorted(places)[:_MOST_ODD] if place < len(rest)]
+        count = len(self._ahead)
+        if not count:
+            life.read_beyond = None
+        return count
+
+    def _note_rest(self) -> None:
+        """Note what of the training data was neither given nor read, once for each place."""
+        left = self._evaluation_left()
+        life = self._life
+        if not left or life.ahead.is_made or not life.to_the_end or id(self._loader.dataset) in life.read_through:
+            return
+        place = self._life.ledger.place()
+        what = _OF_TRAINING.format(place=place, given=self._given, total=f"{self._given + left:,}")
+        self._life.cut.setdefault(place, LeftOut(what.en, what.zh, _TAKEN_ALIKE.en, _TAKEN_ALIKE.zh))
 
     def _say_how_far(self, count: int) -> None:
         """Note how far was looked ahead, of data without a length."""
@@ -466,10 +602,6 @@ class Batches:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._iterator, name)
-
-
-def _how_far(nbytes: int) -> int:
-    return _FEW if nbytes > _LARGE else _LOOKED_AHEAD
 
 
 def bytes_of(batch: Any) -> int:

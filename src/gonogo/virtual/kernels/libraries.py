@@ -16,6 +16,7 @@ from gonogo.virtual.kernels import (
     apex,
     bitsandbytes,
     flash_attention,
+    nvrtc,
     torchaudio,
     torchvision,
     transformer_engine,
@@ -51,6 +52,7 @@ def install(
     patches = Patches()
     bitsandbytes.install(patches, namespaces, written, assume)
     triton.install(patches, written, assume, compute_capability)
+    nvrtc.install(patches, written, assume)
     torchvision.install(patches, assume)
     torchaudio.install(patches, assume)
     apex.install(patches, written, assume, computed)

@@ -89,14 +89,22 @@ class Hello(msgspec.Struct, frozen=True, tag="hello", array_like=True):
     rank: int
 
 
+class ThreadCall(msgspec.Struct, frozen=True, tag="thread", array_like=True):
+    """A group's first collective in a thread of the program's own, told when the program has ended."""
+
+    call: Collective
+
+
 class RankEnded(msgspec.Struct, frozen=True, tag="ended", array_like=True):
     """The last message of a rank."""
 
     how: End
     steps: int = 0
+    has_threads: bool = False
+    """Whether threads of the program's own still run, which may yet call collectives."""
 
 
-Message = Hello | Group | Site | Collective | RankContext | RankEnded
+Message = Hello | Group | Site | Collective | ThreadCall | RankContext | RankEnded
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):

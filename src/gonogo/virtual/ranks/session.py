@@ -408,6 +408,7 @@ class Session:
             loading=self.life.loading,
             empty_pass=self.life.empty_pass,
             batches_left=self.life.batches_left,
+            read_beyond=self.life.read_beyond,
             data_ended=None if self.life.ahead.overstepped else self.life.data_ended,
             formed_world=self.life.world if not workers else 1,
             workers=workers,

@@ -1,0 +1,33 @@
+"""What the batches of a pass cost that trains nothing, an evaluation mostly: whether all of them are read."""
+
+from __future__ import annotations
+
+import time
+
+from gonogo.virtual.hooks.lifecycle import Lifecycle, affordable
+
+
+class PassCosts:
+    """The seconds that each batch takes, its forward included. All passes of a program share what may be spent."""
+
+    def __init__(self, life: Lifecycle) -> None:
+        self._life = life
+        self._first: tuple[float, float] | None = None
+        """When the first batch had been read, in processor time and by the clock."""
+
+    def note(self) -> None:
+        """A batch has been read."""
+        if self._first is None:
+            self._first = time.process_time(), time.monotonic()
+
+    def affordable(self, given: int, left: int) -> bool:
+        """Whether ``left`` batches more cost little, after ``given`` of them."""
+        if self._first is None or given < 2:
+            return False
+        processor, clock = self._first
+        each = (time.process_time() - processor) / (given - 1), (time.monotonic() - clock) / (given - 1)
+        if left > affordable(*each, self._life.spent_on_passes):
+            return False
+        spent = self._life.spent_on_passes
+        self._life.spent_on_passes = spent[0] + each[0] * left, spent[1] + each[1] * left
+        return True
