@@ -16,15 +16,22 @@ PACKAGE = Path(__file__).parent.parent / "src" / "gonogo"
 ZH = PACKAGE / "finding" / "zh.json"
 
 
-def texts() -> Iterator[str]:
-    """The key of each text, as the source has them from file to file. Raises SystemExit for one that is no literal."""
+def sources() -> Iterator[tuple[Path, ast.Module]]:
+    """Each file of the package, parsed."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        calls = [
-            node
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "translated"
-        ]
-        for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
+        yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def calls_of(tree: ast.Module) -> list[ast.Call]:
+    """All calls in a file, from top to bottom."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return sorted(calls, key=lambda call: (call.lineno, call.col_offset))
+
+
+def texts_in(path: Path, tree: ast.Module) -> Iterator[str]:
+    """The key of each text of a file. Raises SystemExit for one that is no literal."""
+    for call in calls_of(tree):
+        if isinstance(call.func, ast.Name) and call.func.id == "translated":
             words = [word.value for word in call.args if isinstance(word, ast.Constant)]
             if not words or len(words) != len(call.args) or call.keywords:
                 sys.exit(f"{path}, line {call.lineno}: translated() takes literals; values come in by .format()")
@@ -33,7 +40,7 @@ def texts() -> Iterator[str]:
 
 def leveled(known: dict[str, str]) -> dict[str, str]:
     """All texts of the source in its order, with the Chinese of those that are known."""
-    return {text: known.get(text, "") for text in texts()}
+    return {text: known.get(text, "") for path, tree in sources() for text in texts_in(path, tree)}
 
 
 def written(entries: dict[str, str]) -> str:
