@@ -5,7 +5,7 @@ Sizes are bytes, times are seconds since the epoch.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -14,6 +14,8 @@ from gonogo.finding.frame import Frame
 
 Phase = Literal["load", "init", "forward", "backward", "step", "between", "exit"]
 """What a rank was doing; ``between`` is the program's own code between two steps."""
+WorldSize = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
+"""A line with any other is damaged: the ranks of a world are counted one by one."""
 
 
 class _Record(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
@@ -36,7 +38,7 @@ class StartRecord(_Record, frozen=True, tag="start", omit_defaults=True):
 
     rank: int = 0
     local_rank: int = 0
-    world_size: int = 1
+    world_size: WorldSize = 1
     host: str = ""
     pid: int = 0
     argv: tuple[str, ...] = ()
@@ -62,7 +64,7 @@ class Joined(_Record, frozen=True, tag="joined", omit_defaults=True):
     details: dict[str, dict[str, str]] = {}
     """What hashes among the facts were made of, where that is small: the config's settings, flat."""
     step: int = 0
-    world_size: int = 1
+    world_size: WorldSize = 1
     """As the process group says."""
     backend: str = ""
 
@@ -125,7 +127,7 @@ class Compared(_Record, frozen=True, tag="compared", omit_defaults=True):
     waited: float = 0.0
     sum_checked: bool | None = None
     """Whether an all_reduce of known numbers gave what it has to give; None where it was not made."""
-    world_size: int = 1
+    world_size: WorldSize = 1
 
 
 class Memory(_Record, frozen=True, omit_defaults=True):

@@ -81,8 +81,10 @@ def _intended_gpus(value: str) -> list[str] | None:
         given = _ONE_OR_RANGE.match(part) if part else None
         if given is not None:
             first, last = int(given.group(1) or 0), int(given.group(2) or given.group(1) or 0)
+            if given.group(2) and not first < last < 64:
+                return None
             found += [str(number) for number in range(first, last + 1)]
-        if part and (given is None or (given.group(2) and not first < last < 64)):
+        elif part:
             return None
     return found or None
 

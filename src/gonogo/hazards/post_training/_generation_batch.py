@@ -22,11 +22,6 @@ class GenerationBatch(msgspec.Struct, frozen=True):
     spans: tuple[Span | None, ...]
     certainty: Certainty
 
-    @property
-    def divisors(self) -> str:
-        """The numbers of generations that would do."""
-        return ", ".join(str(one) for one in range(2, self.completions + 1) if self.completions % one == 0)[:60]
-
 
 def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
     """The batch of a GRPO or RLOO run; None for other runs, and where a number can't be told."""

@@ -1,3 +1,4 @@
+from gonogo.hazards.facts.divisors import divisors
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.post_training._generation_batch import generation_batch
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
@@ -9,6 +10,7 @@ class GrpoGenerationsNotDividingBatch(LoggedHazard):
         batch = generation_batch(launch, run)
         if batch is None or batch.completions % batch.generations == 0:
             return
+        would_do = divisors(batch.completions, least=2)
         yield self.finding(
             Text(
                 "{how} = {completions} completions, and num_generations is {n}: the trainer refuses to start.",
@@ -18,8 +20,8 @@ class GrpoGenerationsNotDividingBatch(LoggedHazard):
             cure=Text(
                 "Take num_generations={divisors}, or a batch that {n} divides",
                 "取 num_generations={divisors}，或取能被 {n} 整除的批次",
-            ).format(divisors=batch.divisors, n=batch.generations)
-            if batch.divisors
+            ).format(divisors=would_do, n=batch.generations)
+            if would_do
             else Text("Use a batch that {n} divides", "取能被 {n} 整除的批次").format(n=batch.generations),
             spans=(*batch.spans, launch.place.span()),
             confirm=() if batch.certainty is Certainty.CERTAIN else self.confirm,

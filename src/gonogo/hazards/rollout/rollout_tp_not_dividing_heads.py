@@ -1,5 +1,6 @@
 from gonogo.evidence.config.model import read_model
 from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.divisors import divisors
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import verl
 from gonogo.hazards.rule import Findings, Launch, Run, Text
@@ -26,7 +27,7 @@ class RolloutTpNotDividingHeads(LoggedHazard):
                 "模型有 {heads} 个注意力头，而引擎的张量并行数为 {size}：引擎会拒绝启动。",
             ).format(heads=heads, size=size),
             cure=Text("Use a divisor of {heads}: {divisors}", "取 {heads} 的约数：{divisors}").format(
-                heads=heads, divisors=", ".join(str(one) for one in range(1, heads + 1) if heads % one == 0)[:60]
+                heads=heads, divisors=divisors(heads)
             ),
             spans=(field.span(), launch.place.span()),
         )

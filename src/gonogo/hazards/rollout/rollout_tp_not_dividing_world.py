@@ -1,4 +1,5 @@
 from gonogo.evidence.field import whole_number
+from gonogo.hazards.facts.divisors import divisors
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import colocated, verl
 from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
@@ -31,7 +32,7 @@ class RolloutTpNotDividingWorld(LoggedHazard):
             ).format(tp=tp, world=world),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=Text("Use a divisor of {world}: {divisors}", "取 {world} 的约数：{divisors}").format(
-                world=world, divisors=", ".join(str(one) for one in range(1, world + 1) if world % one == 0)[:60]
+                world=world, divisors=divisors(world)
             ),
             spans=(*given, launch.place.span()),
         )
