@@ -1,10 +1,10 @@
-# make setup | demo | test | test-more | test-all | fuzz | shell | snapshots | lint | bench | docs | clean
+# make setup | demo | test | test-more | test-all | fuzz | shell | snapshots | translations | lint | bench | docs | clean
 PYTHON ?= python3
 BIN := .venv/bin
 # How many tests run in parallel. A single test can start eight processes and take 2 GB, hence the low default.
 TESTERS ?= 2
 
-.PHONY: setup demo test test-more test-all fuzz shell snapshots lint bench docs clean
+.PHONY: setup demo test test-more test-all fuzz shell snapshots translations lint bench docs clean
 .DEFAULT_GOAL := setup
 
 setup: .venv/.installed
@@ -46,6 +46,10 @@ shell: setup
 snapshots: setup
 	$(BIN)/python tests/snapshots.py
 	PYTHONPATH=tests $(BIN)/python tests/report/whole_runs.py
+
+# Gives each text of the source its entry in the Chinese catalogue, and lists those that are still empty.
+translations: setup
+	$(BIN)/python scripts/translations.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -85,9 +85,13 @@ def sentences() -> dict[str, str]:
 
 
 def _texts_of_call(call: ast.Call) -> list[str]:
-    """The English of ``Text(en, zh)``, and the help of options."""
+    """The English of ``translated(en)`` and ``Text(en, zh)``, and the help of options."""
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    given = call.args[:1] if called == "Text" else [word.value for word in call.keywords if word.arg == "help"]
+    given = (
+        call.args[:1]
+        if called in ("Text", "translated")
+        else [word.value for word in call.keywords if word.arg == "help"]
+    )
     return [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
 
 

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "gonogo"
-PRINTS = frozenset({"format", "Text", "fix", "inserting_before", "inserting_after", "replacing", "setting_keyword"})
+PRINTS = frozenset(
+    {*("format", "Text", "translated", "fix"), *("inserting_before", "inserting_after", "replacing", "setting_keyword")}
+)
 """What takes a text to show it, or to write it into a file: messages, the titles of fixes, edits."""
 RESHAPES = frozenset({"split", "rsplit", "strip", "lstrip", "rstrip", "removeprefix", "removesuffix", "join"})
 """Methods that make a text of a text: what becomes of theirs is looked at in turn."""

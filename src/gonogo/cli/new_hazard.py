@@ -35,7 +35,7 @@ _SECTIONS = {
 }
 _SUMMARY = Text("TODO: one line that says what it is.", "待写：一行概述。")
 _CODE = '''\
-from gonogo.hazards.rule import Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
 
 class {name}(Hazard):
@@ -43,8 +43,8 @@ class {name}(Hazard):
         """TODO: where it is found, and where it is not."""
         for call in script.calls("TODO.function"):
             yield self.finding(
-                Text("TODO: what stands there, with its values.", "待写：该处写了什么，含具体取值。"),
-                cure=Text("TODO: what to change", "待写：要改什么"),
+                translated("TODO: what stands there, with its values."),
+                cure=translated("TODO: what to change"),
                 spans=call.place.span(),
             )
 '''
@@ -67,11 +67,13 @@ _MADE = Text("made {file}", "已生成 {file}")
 _NEXT = Text(
     "Next: write what says TODO, in both languages; replace the cases; run\n"
     "    python -m pytest -q -k {name} tests/test_hazards.py tests/{tests}\n"
-    "until it passes (no other step: gonogo looks for the new hazard from its next call on); then `make snapshots`,\n"
-    "and read tests/hazards/{name}/expected.txt as a user would. CONTRIBUTING.md says what a handler can ask.",
+    "until it passes (no other step: gonogo looks for the new hazard from its next call on). The Chinese of what the\n"
+    "code says goes into src/gonogo/finding/zh.json: `make translations` lists it. Then `make snapshots`, and read\n"
+    "tests/hazards/{name}/expected.txt as a user would. CONTRIBUTING.md says what a handler can ask.",
     "接下来：用两种语言写好标为“待写”（TODO）之处；替换用例；运行\n"
     "    python -m pytest -q -k {name} tests/test_hazards.py tests/{tests}\n"
-    "直到通过（无需其他步骤：gonogo 下次调用就会查找新隐患）；然后运行 `make snapshots`，并以用户的眼光阅读\n"
+    "直到通过（无需其他步骤：gonogo 下次调用就会查找新隐患）。代码中文字的中文写入 src/gonogo/finding/zh.json：\n"
+    "`make translations` 会列出它们。然后运行 `make snapshots`，并以用户的眼光阅读\n"
     "tests/hazards/{name}/expected.txt。CONTRIBUTING.md 说明了可以查询的内容。",
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gonogo.finding.text import Text as Text
+from gonogo.finding.text import translated as translated
 
 if TYPE_CHECKING:
     # Each is imported by those alone that make one or show one.

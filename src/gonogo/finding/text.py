@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
 
 import msgspec
+
+ZH = Path(__file__).with_name("zh.json")
+"""The Chinese of each English text of the source, in the source's order; ``make translations`` keeps them level."""
 
 
 class Text(msgspec.Struct, frozen=True):
@@ -26,6 +31,19 @@ class Text(msgspec.Struct, frozen=True):
     def in_language(self, language: str) -> str:
         """The sentence in ``"en"`` or ``"zh"``."""
         return self.zh if language == "zh" else self.en
+
+
+def translated(en: str, context: str = "") -> Text:
+    """The text with its Chinese from :data:`ZH`; without one yet, the English stands for both.
+
+    ``context`` tells apart what English has one word for: its entry is ``"context|en"``.
+    """
+    return Text(en, _chinese().get(f"{context}|{en}" if context else en) or en)
+
+
+@cache
+def _chinese() -> dict[str, str]:
+    return msgspec.json.decode(ZH.read_bytes(), type=dict[str, str])
 
 
 def listed(texts: Iterable[Text], comma: str = ", ", comma_zh: str = "，") -> Text:

@@ -36,7 +36,7 @@ ENOUGH = 8
 """Bytes in a row that are rare; of words that are longer it is better to have few."""
 ANY = Letters({""})
 """What any log has."""
-_SAID = ("Text", "format", "group", "join", "mentions")
+_SAID = ("Text", "translated", "format", "group", "join", "mentions")
 """Calls whose literals are not looked for in the log: what is said of it, groups of a match, the setup."""
 _SURROUNDINGS = "gonogo.evidence.log.context"
 """What it asks (is it a training's log at all) goes with evidence, and is none."""

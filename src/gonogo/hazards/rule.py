@@ -13,7 +13,7 @@ from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Call, Script
-from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
+from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text, translated
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.refusal import Refusal
 
@@ -39,6 +39,7 @@ __all__ = [
     "Severity",
     "Span",
     "Text",
+    "translated",
 ]
 
 Findings = Iterator[Finding]

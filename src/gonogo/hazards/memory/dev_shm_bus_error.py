@@ -98,8 +98,12 @@ class DevShmBusError(Hazard):
                 "每个 rank 的 {workers} 个数据加载 worker 预先准备 {ahead} 个 batch，每个 {batch}，都经由 /dev/shm："
                 "一个节点的 {ranks} 个 rank 需要 {needed}，而作业文件只给 {given}。",
             ).format(
-                workers=loading.workers, ahead=loading.ahead, batch=size(loading.batch_bytes), ranks=ranks,
-                needed=size(loading.held_bytes * ranks), given=size(record.shm_bytes),
+                workers=loading.workers,
+                ahead=loading.ahead,
+                batch=size(loading.batch_bytes),
+                ranks=ranks,
+                needed=size(loading.held_bytes * ranks),
+                given=size(record.shm_bytes),
             ),
             certainty=Certainty.LIKELY,
             ranks=(fullest.rank,),
@@ -115,7 +119,7 @@ class DevShmBusError(Hazard):
                     "或少准备一些 batch：减少 worker 数，或减小 prefetch_factor",
                 ),
             ),
-        )  # fmt: skip
+        )
 
     def in_log(self, log: FailureLog) -> Findings:
         """A worker's bus error, no room where a lock or a shared tensor is made, or exit code -7 without an error."""
