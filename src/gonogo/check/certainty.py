@@ -12,24 +12,16 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name, says, uses_name, words
 from gonogo.evidence.script.nodes import is_none
 from gonogo.evidence.script.script import Script
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Text, translated
 from gonogo.hazards.facts.rank_tests import names_rank
 
 CERTAINTY_ORDER = {Certainty.CERTAIN: 3, Certainty.LIKELY: 2, Certainty.POSSIBLE: 1}
 
-_NOT_REACHED = Text(
-    "as far as names can be traced, nothing that this launch starts calls this code",
-    "按名称追踪，此次启动的程序没有调用这段代码",
-)
-_CONDITION = Text("its condition `{test}` (line {line}) is true", "它所在分支的条件 `{test}`（第 {line} 行）成立")
-_CONDITION_FAILS = Text(
-    "its condition `{test}` (line {line}) is false here", "它所在分支的条件 `{test}`（第 {line} 行）在此处不成立"
-)
-_OPENED = Text(
-    "The program opens the config itself (line {line}): check that it passes it on unchanged",
-    "程序自己打开该配置（第 {line} 行）：请确认它把配置原样传递",
-)
-_IN_TEST = Text("a launch runs this test file", "有启动命令运行这个测试文件")
+_NOT_REACHED = translated("as far as names can be traced, nothing that this launch starts calls this code")
+_CONDITION = translated("its condition `{test}` (line {line}) is true")
+_CONDITION_FAILS = translated("its condition `{test}` (line {line}) is false here")
+_OPENED = translated("The program opens the config itself (line {line}): check that it passes it on unchanged")
+_IN_TEST = translated("a launch runs this test file")
 _TEST = re.compile(r"(^|[/\\])(test_[^/\\]*|[^/\\]*_test|conftest)\.py$")
 """Files that a test runner starts, which skips and selects what stands in them."""
 _RANK_NAMES = ("should_save", "world_size", "is_initialized")
@@ -187,10 +179,9 @@ def _opening(run: Run) -> int | None:
     return None
 
 
-_OTHER_VERSIONS = Text(
+_OTHER_VERSIONS = translated(
     "no file says which versions the run uses, so those of this Python were assumed: set them with "
-    "gonogo check --environment FILE",
-    "没有文件说明运行所用的版本，这里按当前 Python 中的版本处理：可用 gonogo check --environment 文件 指定",
+    "gonogo check --environment FILE"
 )
 
 

@@ -6,23 +6,18 @@ from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.versions.environment_json import environment_facts
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
-from gonogo.finding import Finding, Report, Skipped, Text, best_first, verdict_of
+from gonogo.finding import Finding, Report, Skipped, Text, best_first, translated, verdict_of
 from gonogo.hazards.index import met_in
 
 STACK = ("torch", "deepspeed", "transformers", "accelerate")
-_NO_STACK = Text(
+_NO_STACK = translated(
     "none of torch, deepspeed, transformers and accelerate is installed: start gonogo with the Python "
-    "that you train with, for example: path/to/python -m gonogo env",
-    "没有找到 torch、deepspeed、transformers 或 accelerate：请用训练所用的 Python 启动 gonogo，例如 path/to/python -m "
-    "gonogo env",
+    "that you train with, for example: path/to/python -m gonogo env"
 )
-_NO_GPU = Text(
-    "no GPU and no driver on this machine: checks that need them were skipped",
-    "本机没有 GPU 和驱动：跳过了需要它们的检查",
-)
-_VERSIONS = Text("whether the installed package versions are compatible", "各软件包的版本是否相互兼容")
-_DRIVER = Text("whether driver and GPUs are recent enough for torch's CUDA", "驱动与 GPU 是否满足 torch 的 CUDA 要求")
-_TOOLKIT = Text("whether the compilers can build DeepSpeed's ops", "编译器能否构建 DeepSpeed 的算子")
+_NO_GPU = translated("no GPU and no driver on this machine: checks that need them were skipped")
+_VERSIONS = translated("whether the installed package versions are compatible")
+_DRIVER = translated("whether driver and GPUs are recent enough for torch's CUDA")
+_TOOLKIT = translated("whether the compilers can build DeepSpeed's ops")
 
 
 def environment_findings(environment: Environment) -> tuple[Finding, ...]:

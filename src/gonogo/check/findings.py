@@ -26,7 +26,18 @@ from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.parse import without_collecting
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, best_first, verdict_of
+from gonogo.finding import (
+    Certainty,
+    Finding,
+    Report,
+    Severity,
+    Skipped,
+    Text,
+    Verdict,
+    best_first,
+    translated,
+    verdict_of,
+)
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import FILES, met_in
 
@@ -37,10 +48,7 @@ _ONLY_A_COMMENT = compiled_when_used(rb"\s*(?:#|//)")
 _Evidence = TypeVar("_Evidence")
 _MAX_FINDINGS = 50
 """Findings of one hazard in one file: whoever has more makes the same mistake everywhere, and is shown enough."""
-_MORE = Text(
-    "{hazard}: more than {limit} findings in one file; the first {limit} are shown",
-    "{hazard}：一个文件中超过 {limit} 处；只显示前 {limit} 处",
-)
+_MORE = translated("{hazard}: more than {limit} findings in one file; the first {limit} are shown")
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -132,11 +140,8 @@ def _check(
 
 
 _NOTHING = Skipped(
-    Text("everything", "全部"),
-    Text(
-        "no launch script, DeepSpeed or accelerate config, training script or requirements file found",
-        "没有找到启动脚本、DeepSpeed 或 accelerate 配置、训练脚本或 requirements 文件",
-    ),
+    translated("everything"),
+    translated("no launch script, DeepSpeed or accelerate config, training script or requirements file found"),
 )
 
 

@@ -16,19 +16,13 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.finding import Applicability, Edit, Finding, Fix, Text
+from gonogo.finding import Applicability, Edit, Finding, Fix, Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
 
-_CHANGED = Text(
-    "{path} changed while gonogo was reading it; nothing was written: run the command again",
-    "{path} 在 gonogo 读取期间被修改；没有写入任何内容：请重新运行",
-)
-_CANNOT_WRITE = Text("can't write {path}: {why}", "无法写入 {path}：{why}")
-_OUTSIDE = Text(
-    "it is a symlink that points outside {root}: fix {target} itself",
-    "它是指向 {root} 之外的符号链接：请直接修改 {target}",
-)
+_CHANGED = translated("{path} changed while gonogo was reading it; nothing was written: run the command again")
+_CANNOT_WRITE = translated("can't write {path}: {why}")
+_OUTSIDE = translated("it is a symlink that points outside {root}: fix {target} itself")
 
 
 _MAX_DIFFS = 1 << 20
@@ -39,9 +33,7 @@ _CONTEXT = 3
 _HUNK = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
 
 
-READ_ONLY = Text(
-    "it is read-only: chmod u+w {path}, then run --fix again", "文件只读：先 chmod u+w {path}，再运行 --fix"
-)
+READ_ONLY = translated("it is read-only: chmod u+w {path}, then run --fix again")
 
 
 class NotApplied(msgspec.Struct, frozen=True):
@@ -72,10 +64,7 @@ def planned(findings: Iterable[Finding], *, unsafe: bool) -> FixPlan:
             continue
         clash = next((edit for edit in fix.edits if _clashes(edit, edits.get(edit.path, []))), None)
         if clash is not None:
-            why = Text(
-                "another fix changes the same lines: review it, then run --fix again",
-                "另一个修复修改了同一处：请确认后再次运行 --fix",
-            )
+            why = translated("another fix changes the same lines: review it, then run --fix again")
             conflicts.append(NotApplied(finding.hazard, clash.path, why))
             continue
         for edit in fix.edits:

@@ -11,7 +11,7 @@ from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import exists
 from gonogo.evidence.run import Run
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 _STARTS = re.compile(
     rb"(?m)^[ \t]*(?:\w+=\S*[ \t]+)*(?:torchrun|deepspeed|accelerate[ \t]+launch|llamafactory-cli|swift|axolotl|trl|"
@@ -21,20 +21,11 @@ _STARTS = re.compile(
 _PLACEHOLDER = re.compile(rb"<[A-Za-z](?:[\w ./:-]{0,60}[A-Za-z_])?>")
 _PATH = re.compile(r"(^|[/\\])path[/_]to[/_]")
 _MAX_SHOWN = 5
-_NOTE = Text(
-    "not checked: placeholders that are still to be filled in ({what}): {places}",
-    "未检查：尚待填写的占位符（{what}）：{places}",
-)
-_ELSEWHERE = Text(
-    "not checked: programs that are only in an image or on a rented machine: {what}",
-    "未检查：只存在于镜像中或租用机器上的程序：{what}",
-)
+_NOTE = translated("not checked: placeholders that are still to be filled in ({what}): {places}")
+_ELSEWHERE = translated("not checked: programs that are only in an image or on a rented machine: {what}")
 _OF_REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+")
-_REPOSITORIES = Text(
-    "not checked: what is built from a repository, whose release no file tells: {what}",
-    "未检查：从代码仓库构建的软件包，没有文件说明它们的版本：{what}",
-)
-_MORE = Text(" and {count} more", " 等另外 {count} 处")
+_REPOSITORIES = translated("not checked: what is built from a repository, whose release no file tells: {what}")
+_MORE = translated(" and {count} more")
 
 
 def placeholders_in(source: SourceFile, launches: Sequence[Launch]) -> Iterator[tuple[str, str]]:

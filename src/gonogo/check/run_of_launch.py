@@ -28,7 +28,7 @@ from gonogo.evidence.run import OffPath, Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
 from gonogo.evidence.training_arguments import ARGUMENT_CLASSES, Arguments, read_arguments
-from gonogo.finding import Skipped, Text
+from gonogo.finding import Skipped, Text, translated
 
 # accelerate's key under deepspeed_config, and DeepSpeed's: DeepSpeedPlugin.__post_init__ (utils/dataclasses.py).
 _KEYS = {
@@ -55,19 +55,12 @@ _WORDS = (
 _PLACEHOLDER = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
 """``"train_batch_size": BATCH_SIZE``: what a script puts a value in the place of, with sed for one."""
 _CONSTANTS = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
-_TEMPLATE = Text(
-    "{path} is a template that no launch reads as it is; it was not checked",
-    "{path} 是模板：没有启动命令直接读取它，未检查其内容",
+_TEMPLATE = translated("{path} is a template that no launch reads as it is; it was not checked")
+_OFF_PATH = translated("module {name} was not checked: {path}:{line} imports it, and it is not on Python's path")
+_PATH_UNREAD = translated(
+    "modules may not all have been checked: {path}:{line} changes sys.path in a way that its text doesn't show"
 )
-_OFF_PATH = Text(
-    "module {name} was not checked: {path}:{line} imports it, and it is not on Python's path",
-    "模块 {name} 未检查：{path}:{line} 导入了它，但它不在 Python 的搜索路径上",
-)
-_PATH_UNREAD = Text(
-    "modules may not all have been checked: {path}:{line} changes sys.path in a way that its text doesn't show",
-    "可能有模块未检查：{path}:{line} 修改了 sys.path，而代码本身看不出改成了什么",
-)
-_UNTOLD = Text("can't determine which DeepSpeed config it uses: {why}", "无法确定它使用哪个 DeepSpeed 配置：{why}")
+_UNTOLD = translated("can't determine which DeepSpeed config it uses: {why}")
 
 
 class RunMaker:
@@ -219,7 +212,7 @@ class RunMaker:
             return field, None  # arguments that aren't in the file, of a program that nothing ties to DeepSpeed
         if field.unknown:
             where = f"{launch.source.path}:{launch.line}"
-            why = field.reason or Text("the value is not in the files", "文件中没有它的值")
+            why = field.reason or translated("the value is not in the files")
             self.files.skipped.append(Skipped(Text(where, where), _UNTOLD.format(why=why)))
             return field, None
         found = self._config_in(run.scripts, run, launch.cwd)

@@ -30,27 +30,19 @@ from gonogo.evidence.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.run import Run
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Skipped, Text
+from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
 
 _SIZES = ("NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
 """Variables of the shell that a command is typed in, which ms-swift and LLaMA-Factory take their processes from."""
-_PROGRAM_FROM_INPUT = Text("its program is read from standard input", "它的程序从标准输入读取")
-_PROGRAM_NOT_HERE = Text(
-    "no such file: the program that the command starts was not checked", "没有这个文件：命令要启动的程序未被检查"
-)
-_MODULE_NOT_HERE = Text(
-    "no such module in the project: the program that the command starts was not checked",
-    "项目中没有这个模块：命令要启动的程序未被检查",
-)
-FAULT = Text(
-    "internal error in gonogo ({what}); GONOGO_DEBUG=1 prints the traceback; please report it",
-    "gonogo 内部错误（{what}）：设置 GONOGO_DEBUG=1 可打印调用栈；请反馈",
-)
-_AT_LINE = Text("line {line}: {problem}", "第 {line} 行：{problem}")
+_PROGRAM_FROM_INPUT = translated("its program is read from standard input")
+_PROGRAM_NOT_HERE = translated("no such file: the program that the command starts was not checked")
+_MODULE_NOT_HERE = translated("no such module in the project: the program that the command starts was not checked")
+FAULT = translated("internal error in gonogo ({what}); GONOGO_DEBUG=1 prints the traceback; please report it")
+_AT_LINE = translated("line {line}: {problem}")
 _MAX_ALIKE = 5
-_NOT_READ = Text("can't read {path}: {why}", "无法读取 {path}：{why}")
-_NO_SUCH = Text("{path}: no such file or folder", "{path}：没有这个文件或目录")
+_NOT_READ = translated("can't read {path}: {why}")
+_NO_SUCH = translated("{path}: no such file or folder")
 
 
 class Gathered(msgspec.Struct, frozen=True):
@@ -129,11 +121,9 @@ class _Gatherer:
                 raise UserError(_NOT_READ.format(path=script, why=gap))
         if not launches:
             raise UserError(
-                Text(
+                translated(
                     "{command}: starts no program that gonogo recognizes: give the command or script that "
-                    "launches the training, for example: gonogo check -- bash launch.sh",
-                    "{command}：没有启动 gonogo 能识别的程序：请给出启动训练的命令或脚本，例如 gonogo check "
-                    "-- bash launch.sh",
+                    "launches the training, for example: gonogo check -- bash launch.sh"
                 ).format(command=" ".join(command)[:200])
             )
         for launch in launches:
@@ -146,7 +136,7 @@ class _Gatherer:
     def _look_for_program(self, launch: Launch) -> None:
         """Of a command that is typed here, a program that is not here is a gap: nothing of it was looked at."""
         if launch.launcher == "python" and launch.program.absent and launch.heredoc is None:
-            self.files.skipped.append(Skipped(Text("python", "python"), _PROGRAM_FROM_INPUT))
+            self.files.skipped.append(Skipped(translated("python"), _PROGRAM_FROM_INPUT))
         if launch.program_kind == "module" and launch.program.string and not launch.in_container:
             self._look_for_module(launch, launch.program.string)
         if launch.program.unknown and launch.heredoc is None and launch.program.reason is not None:
@@ -214,17 +204,16 @@ class _Gatherer:
                 self._jobs[id(launch)] = job
 
     def _not_ours(self, path: str, source: SourceFile | None = None) -> None:
-        why = Text("not a file type that gonogo checks", "不是 gonogo 检查的文件类型")
+        why = translated("not a file type that gonogo checks")
         if source is not None and source in self.found[FileKind.JSON]:
             for problem in read_json(source).problems[:1]:
-                why = Text(
-                    "{why}, and not valid JSON: line {line}: {problem}",
-                    "{why}，也不是有效的 JSON：第 {line} 行：{problem}",
-                ).format(why=why, line=problem.place.line, problem=problem.message)
+                why = translated("{why}, and not valid JSON: line {line}: {problem}").format(
+                    why=why, line=problem.place.line, problem=problem.message
+                )
         if source is not None and source in self.found[FileKind.YAML]:
             for problem_of_it in [template_note(source), *map(_at_line, read_yaml(source).broken_at)]:
                 if problem_of_it is not None:
-                    why = Text("{why}; {problem}", "{why}；{problem}").format(why=why, problem=problem_of_it)
+                    why = translated("{why}; {problem}").format(why=why, problem=problem_of_it)
                     break
         self.not_ours.append(Skipped(Text(path, path), why))
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.paths import contents, is_file, may_be_read, resolved
-from gonogo.finding import Certainty, Text
+from gonogo.finding import Certainty, Text, translated
 from gonogo.finding.errors import UserError
 
 KEYS = ("select", "ignore", "per-file-ignores", "exclude", "fail-on", "environment")
@@ -78,17 +78,13 @@ def _table(path: Path) -> Mapping[str, Any] | None:
     try:
         data = contents(path)
     except OSError as error:
-        raise UserError(
-            Text("can't read {path}: {why}", "无法读取 {path}：{why}").format(path=path, why=error.strerror or error)
-        ) from None
+        raise UserError(translated("can't read {path}: {why}").format(path=path, why=error.strerror or error)) from None
     if path.name == "pyproject.toml" and b"tool.gonogo" not in data:
         return None
     try:
         document = load_toml(data)
     except ValueError as error:
-        raise UserError(
-            Text("{path}: not valid TOML: {why}", "{path}：不是有效的 TOML：{why}").format(path=path, why=error)
-        ) from None
+        raise UserError(translated("{path}: not valid TOML: {why}").format(path=path, why=error)) from None
     if path.name == "gonogo.toml":
         return document
     tool = document.get("tool")
@@ -115,22 +111,19 @@ def _settings(path: Path, table: Mapping[str, Any]) -> CheckSettings:
             near = difflib.get_close_matches(key.replace("_", "-"), KEYS, 1)
             meant = Text(f" (did you mean {near[0]}?)", f"（是否想写 {near[0]}？）") if near else Text("", "")
             raise UserError(
-                Text(
-                    "{path}: unknown setting {key!r}{meant}. Known settings: {keys}",
-                    "{path}：没有名为 {key!r} 的设置{meant}。可用的有：{keys}",
-                ).format(path=path, key=key, meant=meant, keys=", ".join(KEYS))
+                translated("{path}: unknown setting {key!r}{meant}. Known settings: {keys}").format(
+                    path=path, key=key, meant=meant, keys=", ".join(KEYS)
+                )
             )
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
-        raise _wrong(
-            path, "per-file-ignores", per_file, Text("a table from globs to lists of names", "由 glob 到名称列表的表")
-        )
+        raise _wrong(path, "per-file-ignores", per_file, translated("a table from globs to lists of names"))
     fail_on = table.get("fail-on", Certainty.CERTAIN.value)
     if fail_on not in [one.value for one in Certainty]:
-        raise _wrong(path, "fail-on", fail_on, Text("certain, likely or possible", "certain、likely 或 possible"))
+        raise _wrong(path, "fail-on", fail_on, translated("certain, likely or possible"))
     environment = table.get("environment")
     if environment is not None and not isinstance(environment, str):
-        raise _wrong(path, "environment", environment, Text("a path", "路径"))
+        raise _wrong(path, "environment", environment, translated("a path"))
     return CheckSettings(
         select=_names(path, "select", table.get("select", [])),
         ignore=_names(path, "ignore", table.get("ignore", [])),
@@ -143,13 +136,11 @@ def _settings(path: Path, table: Mapping[str, Any]) -> CheckSettings:
 
 def _names(path: Path, key: str, value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise _wrong(path, key, value, Text("a list of strings", "字符串列表"))
+        raise _wrong(path, key, value, translated("a list of strings"))
     return tuple(value)
 
 
 def _wrong(path: Path, key: str, value: object, wanted: Text) -> UserError:
     return UserError(
-        Text("{path}: {key} = {value!r}: must be {wanted}", "{path}：{key} = {value!r}：应为{wanted}").format(
-            path=path, key=key, value=value, wanted=wanted
-        )
+        translated("{path}: {key} = {value!r}: must be {wanted}").format(path=path, key=key, value=value, wanted=wanted)
     )

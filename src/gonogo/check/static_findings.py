@@ -15,18 +15,15 @@ from msgspec.structs import replace
 
 from gonogo.evidence.paths import is_folder
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Finding, Skipped, Text
+from gonogo.finding import Finding, Skipped, Text, translated
 from gonogo.finding.errors import UserError
 
 if TYPE_CHECKING:  # what reads files is loaded where they are read
     from gonogo.check.findings import Checked
     from gonogo.evidence.run import Run
 
-_FILES = Text("the run's files", "运行的文件")
-_FAULT = Text(
-    "internal error in gonogo ({what}); reproduce it with gonogo check -- COMMAND and please report it",
-    "gonogo 内部错误（{what}）：可用 gonogo check -- 命令 重现；请反馈",
-)
+_FILES = translated("the run's files")
+_FAULT = translated("internal error in gonogo ({what}); reproduce it with gonogo check -- COMMAND and please report it")
 
 
 class StaticFindings(msgspec.Struct, frozen=True):

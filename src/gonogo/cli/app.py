@@ -64,7 +64,7 @@ from gonogo.cli.options import (
 from gonogo.cli.plan import plan
 from gonogo.cli.prepare import prepare
 from gonogo.cli.run import run
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language, language_of_locale
 from gonogo.report.page import Page, colour_wanted
@@ -197,10 +197,7 @@ def rehearse(
         command = words_of(synthetic.command(command, gpus, nodes, steps) or [])
         if not command:
             raise UserError(
-                Text(
-                    "no command to rehearse: put it after --, for example: gonogo rehearse -- bash launch.sh",
-                    "没有给出要排练的命令：请写在 -- 之后，例如 gonogo rehearse -- bash launch.sh",
-                )
+                translated("no command to rehearse: put it after --, for example: gonogo rehearse -- bash launch.sh")
             )
         from gonogo.finding.call import Invocation, machine_options
         from gonogo.rehearse.answer import rehearsed, was_interrupted
@@ -359,14 +356,13 @@ def diagnose(
             server = ModelServer(reader, reader_url, reader_timeout)
             server.check()
         elif reader_url is not None:
-            raise UserError(Text("--reader-url needs --reader MODEL", "--reader-url 需要同时给出 --reader MODEL"))
+            raise UserError(translated("--reader-url needs --reader MODEL"))
         logs, command = before_and_after(logs or [])
         if not logs:
             if sys.stdin.isatty():
                 raise UserError(
-                    Text(
-                        "no log given: name a file or a folder, or pipe it in, for example: gonogo diagnose train.log",
-                        "没有给出日志：请指定文件或目录，或用管道传入，例如 gonogo diagnose train.log",
+                    translated(
+                        "no log given: name a file or a folder, or pipe it in, for example: gonogo diagnose train.log"
                     )
                 )
             logs = ["-"]

@@ -30,7 +30,7 @@ from gonogo.cli.options import (
     Yes,
     chosen_environment,
 )
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 
@@ -91,11 +91,9 @@ def bisect(
         command = words_of(command or [])
         if not command:
             raise UserError(
-                Text(
+                translated(
                     "no command to rehearse: put it after --, for example: gonogo bisect --package deepspeed "
-                    "--good 0.14.0 --bad 0.14.2 -- bash launch.sh",
-                    "没有给出要排练的命令：请写在 -- 之后，例如 gonogo bisect --package deepspeed --good 0.14.0 --bad "
-                    "0.14.2 -- bash launch.sh",
+                    "--good 0.14.0 --bad 0.14.2 -- bash launch.sh"
                 )
             )
         from gonogo.finding.call import Invocation, machine_options
@@ -154,9 +152,8 @@ def _rehearse_release(request: RehearsalRequest, on_progress: OnProgress | None)
 def _require_option(option: str, value: str | None) -> str:
     if value is None:
         raise UserError(
-            Text(
-                "{option} is missing: a bisection needs --package NAME, --good VERSION and --bad VERSION",
-                "缺少 {option}：二分查找需要 --package NAME、--good VERSION 和 --bad VERSION",
+            translated(
+                "{option} is missing: a bisection needs --package NAME, --good VERSION and --bad VERSION"
             ).format(option=option)
         )
     return value

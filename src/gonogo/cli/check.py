@@ -14,7 +14,7 @@ import typer
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Format, Lang, Open, Output, before_and_after
 from gonogo.evidence.paths import is_folder
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.call import Invocation
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
@@ -99,12 +99,7 @@ def check(
         )
 
         if fix and diff:
-            raise UserError(
-                Text(
-                    "--fix changes files, --diff only shows the changes: use one of them",
-                    "--fix 会修改文件，--diff 只显示：只能选一个",
-                )
-            )
+            raise UserError(translated("--fix changes files, --diff only shows the changes: use one of them"))
         with checking_display(language) as on_progress:
             checked = check_files(
                 paths, command, settings=settings, allow_no_files=allow_no_files, on_progress=on_progress
@@ -153,19 +148,15 @@ def _settings(
     settings = read_settings(first if is_folder(first) else first.parent)
     if fail_on is not None and fail_on not in [one.value for one in Certainty]:
         raise UserError(
-            Text(
-                "--fail-on {value}: must be certain, likely or possible",
-                "--fail-on {value}：可选 certain、likely、possible",
-            ).format(value=repr(fail_on))
+            translated("--fail-on {value}: must be certain, likely or possible").format(value=repr(fail_on))
         )
     for option, patterns in (("--select", select), ("--ignore", ignore)):
         for pattern in patterns or ():
             if not any(fnmatchcase(hazard.name, pattern) for hazard in all_hazards()):
                 raise UserError(
-                    Text(
-                        "{option} {value}: no hazard with this name; gonogo hazards lists them",
-                        "{option} {value}：没有这样的隐患；用 gonogo hazards 查看全部",
-                    ).format(option=option, value=repr(pattern))
+                    translated("{option} {value}: no hazard with this name; gonogo hazards lists them").format(
+                        option=option, value=repr(pattern)
+                    )
                 )
     return replace(
         settings,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from gonogo.check.findings import Checked, roots_of
 from gonogo.check.fixes import NotApplied, apply, diff_of_plan, planned
-from gonogo.finding import Finding, Text
+from gonogo.finding import Finding, Text, translated
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -20,14 +20,11 @@ if TYPE_CHECKING:
 _PATIENCE = 1.0
 """Seconds before the bar is shown."""
 
-_CHECKING = Text("checking", "正在检查")
-_FIXED = Text("{path}: fixed {hazards}", "{path}：已修复 {hazards}")
-_LEFT_OUT = Text(
-    "{count} fixes not shown because they change the run's behaviour (--unsafe-fixes shows them)",
-    "未列出会改变运行行为的 {count} 处修复：加上 --unsafe-fixes 可查看",
-)
-_READ_ONLY = Text("{path} is read-only. Change it anyway? [y/N] ", "{path} 是只读文件。仍然修改它吗？[y/N] ")
-_NOT_FIXED = Text("{path}: {hazard} not fixed: {why}", "{path}：{hazard} 未修复：{why}")
+_CHECKING = translated("checking")
+_FIXED = translated("{path}: fixed {hazards}")
+_LEFT_OUT = translated("{count} fixes not shown because they change the run's behaviour (--unsafe-fixes shows them)")
+_READ_ONLY = translated("{path} is read-only. Change it anyway? [y/N] ")
+_NOT_FIXED = translated("{path}: {hazard} not fixed: {why}")
 
 
 @contextmanager
@@ -163,7 +160,6 @@ def write_statistics(stream: TextIO, checked: Checked, format_name: str, languag
 
 def _summary(findings: Sequence[Finding], runs: int, seconds: float) -> Text:
     fixable = sum(any(fix.edits for fix in finding.fixes) for finding in findings)
-    return Text(
-        "{findings} findings in {runs} runs and standalone files, {fixable} fixable [*], {seconds:.2f} s",
-        "{runs} 个运行及零散文件中有 {findings} 项发现，其中 {fixable} 项可自动修复 [*]，{seconds:.2f} 秒",
+    return translated(
+        "{findings} findings in {runs} runs and standalone files, {fixable} fixable [*], {seconds:.2f} s"
     ).format(findings=len(findings), runs=runs, fixable=fixable, seconds=seconds)

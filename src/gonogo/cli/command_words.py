@@ -7,13 +7,12 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 _OF_A_SHELL = re.compile(r"[|&;<>()$`\\\n*?~]|^\s*\w+=")
-_NOT_CLOSED = Text(
-    "the command {command} has a quote that is not closed: give it word by word, for example: bash launch.sh",
-    "命令 {command} 的引号没有闭合：请逐词给出，例如 bash launch.sh",
+_NOT_CLOSED = translated(
+    "the command {command} has a quote that is not closed: give it word by word, for example: bash launch.sh"
 )
 
 

@@ -26,7 +26,7 @@ from gonogo.cli.options import (
     Upstream,
     Yes,
 )
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 
@@ -106,10 +106,7 @@ def cure(
         command = words_of(command or [])
         if not command:
             raise UserError(
-                Text(
-                    "no command to cure: put it after --, for example: gonogo cure -- bash launch.sh",
-                    "没有给出要修复的命令：请写在 -- 之后，例如 gonogo cure -- bash launch.sh",
-                )
+                translated("no command to cure: put it after --, for example: gonogo cure -- bash launch.sh")
             )
         from gonogo.finding.call import Invocation, machine_options
         from gonogo.rehearse.automatic_preparation import automatically_prepared

@@ -11,29 +11,25 @@ from typing import NamedTuple
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
-from gonogo.finding import Text, Verdict
+from gonogo.finding import Text, Verdict, translated
 from gonogo.finding.install import install_hint
 from gonogo.finding.language import chosen_language
 
 _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "firefox", "xdg-open", "open")
 _INDEX = "pypi.org"
 _SECONDS = 3.0
-_YES, _NO = Text("yes", "可用"), Text("no", "不可用")
-_MISSING = Text("not installed: {how}", "未安装：{how}")
-_TORCH = Text("rehearse, cure, plan", "rehearse、cure、plan")
-_DEEPSPEED = Text("rehearsals of DeepSpeed launches", "排练 DeepSpeed 启动")
-_UV = Text("--environment: the packages that a project pins", "--environment：项目指定的软件包")
-_BROWSER = Text("--open, gonogo ui, pages of reports", "--open、gonogo ui、报告页面")
-_NETWORK = Text("installing packages for --environment, --with, bisect", "为 --environment、--with、bisect 安装软件包")
-_NO_BROWSER = Text(
-    "none found; --format html --output report.html writes a page that any browser opens",
-    "没有找到；--format html --output report.html 写出的页面可用任何浏览器打开",
+_YES, _NO = translated("yes"), translated("no")
+_MISSING = translated("not installed: {how}")
+_TORCH = translated("rehearse, cure, plan")
+_DEEPSPEED = translated("rehearsals of DeepSpeed launches")
+_UV = translated("--environment: the packages that a project pins")
+_BROWSER = translated("--open, gonogo ui, pages of reports")
+_NETWORK = translated("installing packages for --environment, --with, bisect")
+_NO_BROWSER = translated("none found; --format html --output report.html writes a page that any browser opens")
+_NO_NETWORK = translated(
+    "{host} does not answer; point pip and uv to a mirror that does (PIP_INDEX_URL, UV_INDEX_URL), or go without"
 )
-_NO_NETWORK = Text(
-    "{host} does not answer; point pip and uv to a mirror that does (PIP_INDEX_URL, UV_INDEX_URL), or go without",
-    "{host} 没有应答；请让 pip 和 uv 指向可用的镜像（PIP_INDEX_URL、UV_INDEX_URL），或不使用这些功能",
-)
-_ANSWERS = Text("{host} answers", "{host} 有应答")
+_ANSWERS = translated("{host} answers")
 
 
 class Need(NamedTuple):
@@ -97,7 +93,7 @@ def _package(name: str, needed_for: Text, shown: str = "") -> Need:
 
 
 def _uv() -> Need:
-    label = Text("uv", "uv")
+    label = translated("uv")
     path = shutil.which("uv")
     if path is None and importlib.util.find_spec("uv") is None:
         return Need(label, False, _MISSING.format(how=install_hint("rehearse")), _UV)
@@ -106,7 +102,7 @@ def _uv() -> Need:
 
 
 def _browser() -> Need:
-    label = Text("browser", "浏览器")
+    label = translated("browser")
     found = os.environ.get("BROWSER") or next((name for name in _CHROMIUM if shutil.which(name)), None)
     if found is None:
         return Need(label, False, _NO_BROWSER, _BROWSER)
@@ -117,7 +113,7 @@ def _network() -> Need:
     """Whether the host answers from which pip installs: the one that it is set to, or the usual one."""
     from urllib.parse import urlsplit
 
-    label = Text("network", "网络")
+    label = translated("network")
     index = os.environ.get("UV_INDEX_URL") or os.environ.get("PIP_INDEX_URL") or f"https://{_INDEX}/simple"
     asked = urlsplit(os.environ.get("https_proxy") or os.environ.get("HTTPS_PROXY") or index)
     host = asked.hostname or _INDEX

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 UNUSABLE, FAULT, INTERRUPTED = 2, 70, 130
@@ -27,7 +27,7 @@ def exit_statuses(language: str) -> Iterator[None]:
     except UserError as error:
         _end(error.text, language, UNUSABLE)
     except KeyboardInterrupt:
-        _end(Text("interrupted", "已中断"), language, INTERRUPTED)
+        _end(translated("interrupted"), language, INTERRUPTED)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             _end(_disk_full(error), language, UNUSABLE)
@@ -44,10 +44,9 @@ def _end(text: Text, language: str, status: int) -> NoReturn:
 def _disk_full(error: OSError) -> Text:
     import tempfile
 
-    return Text(
-        "no space left on disk ({place}): free some, or point TMPDIR to a folder on another disk",
-        "磁盘空间不足（{place}）：请清理空间，或把 TMPDIR 指向另一块磁盘上的目录",
-    ).format(place=error.filename or tempfile.gettempdir())
+    return translated("no space left on disk ({place}): free some, or point TMPDIR to a folder on another disk").format(
+        place=error.filename or tempfile.gettempdir()
+    )
 
 
 def _fault(error: Exception) -> Text:
@@ -66,8 +65,7 @@ def _fault(error: Exception) -> Text:
     except OSError:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         path = f"{frame.filename}:{frame.lineno}"
-    return Text(
+    return translated(
         "internal error in gonogo, not in your program: {what}. Please report it in gonogo's issue tracker "
-        "and attach {path}",
-        "gonogo 内部错误，与你的程序无关：{what}。请在 gonogo 的 issue 区反馈，并附上 {path}",
+        "and attach {path}"
     ).format(what=what, path=path)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards, hazard_of, rows
@@ -26,14 +26,10 @@ def find_hazard(name: str) -> Hazard:
     wanted = name.lower().replace("_", "-")
     near = [one for one in hazards if wanted and wanted in one] or difflib.get_close_matches(wanted, hazards, 4, 0.5)
     if near:
-        hint = Text("did you mean {near}?", "是不是 {near}？").format(near=", ".join(near[:6]))
+        hint = translated("did you mean {near}?").format(near=", ".join(near[:6]))
     else:
-        hint = Text("gonogo hazards lists them", "用 gonogo hazards 查看全部")
-    raise UserError(
-        Text("{name}: no hazard with this name; {hint}", "{name}：没有这个名字的隐患；{hint}").format(
-            name=repr(name), hint=hint
-        )
-    )
+        hint = translated("gonogo hazards lists them")
+    raise UserError(translated("{name}: no hazard with this name; {hint}").format(name=repr(name), hint=hint))
 
 
 def chosen_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
@@ -43,7 +39,7 @@ def chosen_hazards(theme: str | None, stage: str | None) -> list[Hazard]:
     for option, value, known in (("--theme", theme, themes), ("--stage", stage, list(HANDLERS))):
         if value is not None and value not in known:
             raise UserError(
-                Text("{option} {value}: must be one of {known}", "{option} {value}：可选 {known}").format(
+                translated("{option} {value}: must be one of {known}").format(
                     option=option, value=repr(value), known=", ".join(known)
                 )
             )
@@ -112,10 +108,10 @@ def write_list(stream: TextIO, hazards: Sequence[Hazard], format_name: str, lang
     table = Table(box=None, pad_edge=False, header_style="bold")
     longest = max((len(hazard.name) for hazard in hazards), default=0)
     for heading, at_least in (
-        (Text("theme", "类别"), None),
-        (Text("hazard", "隐患"), longest),  # a name is to be copied
-        (Text("shows up in", "可见于"), None),
-        (Text("description", "说明"), None),
+        (translated("theme"), None),
+        (translated("hazard"), longest),  # a name is to be copied
+        (translated("shows up in"), None),
+        (translated("description"), None),
     ):
         table.add_column(heading.in_language(language), overflow="fold", min_width=at_least)
     for hazard in by_theme:

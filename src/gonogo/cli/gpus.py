@@ -10,7 +10,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang, Output, PageFormat
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _GIB = 1 << 30
 _ACCELERATORS = (
-    Text("GPU", "GPU"),
-    Text("memory", "显存"),
-    Text("interconnect GB/s", "卡间 GB/s"),
-    Text("16-bit TFLOP/s", "16 位 TFLOP/s"),
-    Text("aliases", "别名"),
+    translated("GPU"),
+    translated("memory"),
+    translated("interconnect GB/s"),
+    translated("16-bit TFLOP/s"),
+    translated("aliases"),
 )
-_INSTANCES = (Text("instance", "实例"), Text("GPUs", "GPU"), Text("host memory", "主机内存"), Text("cloud", "云"))
+_INSTANCES = (translated("instance"), translated("GPUs"), translated("host memory"), translated("cloud"))
 
 
 def gpus(
@@ -64,10 +64,9 @@ def gpus(
         ]
         if not accelerators and not instances:
             raise UserError(
-                Text(
-                    "{name}: no GPU or instance has this in its name; gonogo gpus lists them",
-                    "{name}：没有名称包含它的 GPU 或实例；用 gonogo gpus 查看全部",
-                ).format(name=repr(name))
+                translated("{name}: no GPU or instance has this in its name; gonogo gpus lists them").format(
+                    name=repr(name)
+                )
             )
         publish_text(lambda stream: _write(stream, accelerators, instances, format_, language), output)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import hazard_of
 from gonogo.hazards.loader import class_name
@@ -26,14 +26,14 @@ says = 'TODO: words of the error'
 certainty = "likely"
 """
 _SECTIONS = {
-    "What happens": Text("TODO: what is seen: the error, where it is raised.", "待写：能看到什么：报错及其抛出位置。"),
-    "Why": Text("TODO: why it is so.", "待写：原因。"),
+    "What happens": translated("TODO: what is seen: the error, where it is raised."),
+    "Why": translated("TODO: why it is so."),
     "Example": Text("```python\nTODO()  # wrong\nTODO()  # right\n```", ""),
-    "Cure": Text("- TODO: what to change\n- Or TODO: what else would do", "- 待写：要改什么\n- 或待写：其他办法"),
-    "When it is safe": Text("TODO: where the same is no fault.", "待写：何时同样的写法没有问题。"),
-    "Sources": Text("- https://example.com/TODO: what this public page shows", "- 待写：该公开页面说明了什么"),
+    "Cure": translated("- TODO: what to change\n- Or TODO: what else would do"),
+    "When it is safe": translated("TODO: where the same is no fault."),
+    "Sources": translated("- https://example.com/TODO: what this public page shows"),
 }
-_SUMMARY = Text("TODO: one line that says what it is.", "待写：一行概述。")
+_SUMMARY = translated("TODO: one line that says what it is.")
 _CODE = '''\
 from gonogo.hazards.rule import Findings, Hazard, Run, Script, translated
 
@@ -63,25 +63,20 @@ RuntimeError: replace this log by one that looks alike and has another cause
 _LAUNCH = "torchrun --nproc_per_node 8 train.py\n"
 _BAD_SCRIPT = "# Replace this by a short program in which the hazard is found.\n"
 _GOOD_SCRIPT = "# Replace this by one that looks alike and in which nothing is wrong.\n"
-_MADE = Text("made {file}", "已生成 {file}")
-_NEXT = Text(
+_MADE = translated("made {file}")
+_NEXT = translated(
     "Next: write what says TODO, in both languages; replace the cases; run\n"
     "    python -m pytest -q -k {name} tests/test_hazards.py tests/{tests}\n"
     "until it passes (no other step: gonogo looks for the new hazard from its next call on). The Chinese of what the\n"
     "code says goes into src/gonogo/finding/zh.json: `make translations` lists it. Then `make snapshots`, and read\n"
-    "tests/hazards/{name}/expected.txt as a user would. CONTRIBUTING.md says what a handler can ask.",
-    "接下来：用两种语言写好标为“待写”（TODO）之处；替换用例；运行\n"
-    "    python -m pytest -q -k {name} tests/test_hazards.py tests/{tests}\n"
-    "直到通过（无需其他步骤：gonogo 下次调用就会查找新隐患）。代码中文字的中文写入 src/gonogo/finding/zh.json：\n"
-    "`make translations` 会列出它们。然后运行 `make snapshots`，并以用户的眼光阅读\n"
-    "tests/hazards/{name}/expected.txt。CONTRIBUTING.md 说明了可以查询的内容。",
+    "tests/hazards/{name}/expected.txt as a user would. CONTRIBUTING.md says what a handler can ask."
 )
 
 
 def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str) -> str:
     """Lay out a hazard; what was made, and what to do next. Raises UserError where that can't be."""
     if name is None:
-        raise UserError(Text("--code needs --new NAME", "--code：须与 --new NAME 一起使用"))
+        raise UserError(translated("--code needs --new NAME"))
     theme = _theme_of(name, theme)
     root = FOLDER.parents[2]
     cases = root / "tests" / "hazards" / name
@@ -95,17 +90,13 @@ def new_hazard(name: str | None, theme: str | None, *, code: bool, language: str
         files |= {cases / "bad.log": _BAD_LOG, cases / "good.log": _GOOD_LOG}
     for path in files:
         if path.exists():
-            raise UserError(
-                Text("{path} already exists: choose another name", "{path} 已存在：请换一个名称").format(path=path)
-            )
+            raise UserError(translated("{path} already exists: choose another name").format(path=path))
     try:
         for path, text in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(
-            Text("{path} can't be written: {why}", "无法写入 {path}：{why}").format(path=path, why=error.strerror)
-        ) from None
+        raise UserError(translated("{path} can't be written: {why}").format(path=path, why=error.strerror)) from None
     made = [_MADE.format(file=str(path.relative_to(root))).in_language(language) for path in files]
     tests = "test_hazards_in_files.py" if code else "test_hazards_in_logs.py"
     return "\n".join((*made, _NEXT.format(name=name, tests=tests).in_language(language))) + "\n"
@@ -115,24 +106,21 @@ def _theme_of(name: str, theme: str | None) -> str:
     """The theme of a new hazard. Raises UserError for a name or a theme that won't do, and outside of a checkout."""
     if SHIPPED.exists() or not (FOLDER.parents[2] / "tests" / "hazards").is_dir():
         raise UserError(
-            Text(
+            translated(
                 "--new {name}: {folder} is an installed gonogo; hazards are added to a checkout of it (`make setup` "
-                "there)",
-                "--new {name}：{folder} 是已安装的 gonogo；请在其源码检出中添加隐患（在那里运行 `make setup`）",
+                "there)"
             ).format(name=name, folder=FOLDER.parent)
         )
     if not NAME.fullmatch(name):
         raise UserError(
-            Text(
-                "--new {name}: a hazard's name is words in lower case with hyphens, such as zero3-moe-hang",
-                "--new {name}：隐患名称由小写单词和连字符组成，例如 zero3-moe-hang",
+            translated(
+                "--new {name}: a hazard's name is words in lower case with hyphens, such as zero3-moe-hang"
             ).format(name=repr(name))
         )
     if (known := hazard_of(name)) is not None:
         raise UserError(
-            Text(
-                "--new {name}: already exists ({file}): add a case or a sign to it, or choose another name",
-                "--new {name}：已存在（{file}）：请为它添加用例或特征，或换一个名称",
+            translated(
+                "--new {name}: already exists ({file}): add a case or a sign to it, or choose another name"
             ).format(name=name, file=known.page.file)
         )
     themes = sorted({path.parent.name for path in FOLDER.glob("*/[!_]*.md")})
@@ -140,9 +128,7 @@ def _theme_of(name: str, theme: str | None) -> str:
     if found in themes:
         return found
     raise UserError(
-        Text("--theme {theme}: must be one of {themes}", "--theme {theme}：请从中选择：{themes}").format(
-            theme=theme or "NAME", themes=", ".join(themes)
-        )
+        translated("--theme {theme}: must be one of {themes}").format(theme=theme or "NAME", themes=", ".join(themes))
     )
 
 

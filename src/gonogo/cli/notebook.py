@@ -15,17 +15,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 from gonogo.prepare.prompts import PROGRESS, PROGRESS_LINES
 
 _REPORTS = frozenset({"check", "env", "plan", "rehearse", "diagnose", "bisect", "cure"})
 """Commands whose answer is a page."""
-_BOTH = Text(
-    "%%gonogo: the cell itself is the launch script: remove what follows --",
-    "%%gonogo：单元格内容就是启动脚本：请去掉 -- 之后的部分",
-)
+_BOTH = translated("%%gonogo: the cell itself is the launch script: remove what follows --")
 
 
 def load(shell: Any) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import GPUS, Format, HostMemory, Lang, Open, Output, before_and_after
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 
@@ -178,9 +178,7 @@ def plan(
             try:
                 found = search(request, meter, say) if unknown is None else solve_for(unknown, request, meter, say)
             except NotMeasured as error:
-                raise UserError(
-                    Text("can't build {name}: {why}", "{name} 无法构建：{why}").format(name=request.name, why=error)
-                ) from error
+                raise UserError(translated("can't build {name}: {why}").format(name=request.name, why=error)) from error
         if write is not None:
             notes += write_best(write, found)
         report = plan_report(found, notes) if isinstance(found, PlanResult) else solved_report(found, notes)
@@ -213,10 +211,9 @@ def _machine_of(
 def _one(words: list[str]) -> str | None:
     if len(words) > 1:
         raise UserError(
-            Text(
-                "only one model can be given, not {words}: a command goes after --",
-                "只能给一个模型，而不是 {words}：命令请写在 -- 之后",
-            ).format(words=" ".join(words))
+            translated("only one model can be given, not {words}: a command goes after --").format(
+                words=" ".join(words)
+            )
         )
     return words[0] if words else None
 

@@ -23,7 +23,7 @@ from gonogo.cli.options import (
     Yes,
     chosen_environment,
 )
-from gonogo.finding import Text, Verdict
+from gonogo.finding import Verdict, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 
@@ -102,12 +102,10 @@ def prepare(
         command = words_of(command or [])
         if not command:
             raise UserError(
-                Text(
+                translated(
                     "no command to prepare for: put it after --, for example: gonogo prepare -- bash "
                     "launch.sh (or name a model to generate just its folder: gonogo prepare --model "
-                    "Qwen/Qwen2.5-7B)",
-                    "没有给出要准备的命令：请写在 -- 之后，例如 gonogo prepare -- bash launch.sh（或只指定模型，"
-                    "以生成它的目录：gonogo prepare --model Qwen/Qwen2.5-7B）",
+                    "Qwen/Qwen2.5-7B)"
                 )
             )
         from gonogo.prepare.prepare import InEnvironment as Given

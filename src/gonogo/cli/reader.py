@@ -18,15 +18,12 @@ from gonogo.diagnose.reader.claims import checked
 from gonogo.diagnose.reader.client import NoAnswer
 from gonogo.diagnose.reader.model_answer import BrokenAnswer, ModelAnswer, parsed
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Report, Text
+from gonogo.finding import Report, Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.second_opinion.model_reading import ModelReading
 
-_BROKEN = Text("its answer can't be understood: {why}", "无法理解它的回答：{why}")
-_NO_JSON = {
-    "no JSON object": Text("it has no JSON object", "其中没有 JSON 对象"),
-    "no cause": Text("it names no cause", "没有给出原因"),
-}
+_BROKEN = translated("its answer can't be understood: {why}")
+_NO_JSON = {"no JSON object": translated("it has no JSON object"), "no cause": translated("it names no cause")}
 
 if TYPE_CHECKING:
     from gonogo.diagnose.reader.client import ModelServer
@@ -36,24 +33,16 @@ if TYPE_CHECKING:
     from gonogo.rehearse.progress import OnProgress
     from gonogo.rehearse.request import RehearsalRequest
 
-_SHOWN = Text(
-    "--reader sends this to {host} ({address}), about {tokens} tokens:",
-    "--reader 将把以下内容发送到 {host}（{address}），约 {tokens} 个 token：",
-)
-_SENDING = Text(
-    "sending the evidence (about {tokens} tokens) to {model} at {host}",
-    "正在把证据（约 {tokens} 个 token）发送给 {host} 上的 {model}",
-)
-_QUESTION = Text("Send it to {host}? [y/N] ", "发送到 {host}？[y/N] ")
-_NOBODY = Text(
+_SHOWN = translated("--reader sends this to {host} ({address}), about {tokens} tokens:")
+_SENDING = translated("sending the evidence (about {tokens} tokens) to {model} at {host}")
+_QUESTION = translated("Send it to {host}? [y/N] ")
+_NOBODY = translated(
     "--reader sends what the log shows to {host}, and there is no terminal to ask: look at it with --format pack, then "
-    "add --yes",
-    "--reader 会把日志中的内容发送到 {host}，而这里无法询问：请先用 --format pack 查看，再加上 --yes",
+    "add --yes"
 )
-_DECLINED = Text("nothing was sent: you declined", "没有发送任何内容：你选择了不发送")
-_NOTHING_TO_COMPARE = Text(
-    "--upstream: no exception names a function, argument or line of a package whose releases could be compared",
-    "--upstream：没有异常涉及可以比较各版本的软件包函数、参数或语句",
+_DECLINED = translated("nothing was sent: you declined")
+_NOTHING_TO_COMPARE = translated(
+    "--upstream: no exception names a function, argument or line of a package whose releases could be compared"
 )
 
 
@@ -160,7 +149,7 @@ def _proof(answer: ModelAnswer, options: ReaderOptions) -> Proof:
         with scratch_folder() as scratch, live_display(options.language) as on_progress:
             return prove(proposals, CureRequest(rehearsal), scratch, _rehearsed, on_progress)
     except UserError as error:
-        return Proof(False, Text("it could not be rehearsed: {why}", "无法排练：{why}").format(why=error.text))
+        return Proof(False, translated("it could not be rehearsed: {why}").format(why=error.text))
 
 
 def _rehearsed(request: RehearsalRequest, on_progress: OnProgress | None) -> tuple[RehearsalRecord, Report]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PATIENCE = 1.0
 """Seconds before the bar is shown."""
 
-_READING = Text("reading logs", "正在读取日志")
+_READING = translated("reading logs")
 
 
 @contextmanager

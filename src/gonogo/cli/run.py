@@ -12,7 +12,7 @@ import typer
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Command, Format, Lang
 from gonogo.evidence.paths import is_folder
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 from gonogo.report.untrusted import complain
@@ -84,12 +84,7 @@ def run(
         if report is not None:
             _report_on(report, command, format_, output, language, open_)
         if not command:
-            raise UserError(
-                Text(
-                    "no command to run: put it after --, for example: gonogo run -- bash launch.sh",
-                    "没有给出要运行的命令：请写在 -- 之后，例如 gonogo run -- bash launch.sh",
-                )
-            )
+            raise UserError(translated("no command to run: put it after --, for example: gonogo run -- bash launch.sh"))
         from gonogo.check.static_findings import NO_STATIC_FINDINGS, files_of
         from gonogo.guard.injection import GuardOptions
         from gonogo.guard.parent import GuardRequest, default_folder, run_guarded
@@ -120,20 +115,16 @@ def run(
         try:
             _publish(request.folder, format_, output, language)
         except KeyboardInterrupt:
-            complain(Text("interrupted", "已中断"), language)
+            complain(translated("interrupted"), language)
         except Exception as error:
             _complain_of_no_report(request.folder, error, language)
         raise SystemExit(ended.status)
 
 
-_STOPPED = Text(
-    "not launched: the check says NO-GO. --force launches anyway, --no-check skips the check",
-    "没有启动：检查结论是 NO-GO。--force 仍然启动，--no-check 跳过检查",
-)
+_STOPPED = translated("not launched: the check says NO-GO. --force launches anyway, --no-check skips the check")
 
-_WARNED = Text(
-    "the check has findings that don't prevent the launch: {count}; gonogo check -- COMMAND shows them",
-    "检查有 {count} 项不阻止启动的发现：可用 gonogo check -- 命令 查看",
+_WARNED = translated(
+    "the check has findings that don't prevent the launch: {count}; gonogo check -- COMMAND shows them"
 )
 
 
@@ -147,15 +138,11 @@ def _check_command(command: list[str], language: str) -> Checked | None:
         with checking_display(language) as on_progress:
             return check_files((), command, settings=read_settings(Path.cwd()), on_progress=on_progress)
     except UserError as error:
-        complain(Text("not checked: {why}", "未检查：{why}").format(why=error.text), language)
+        complain(translated("not checked: {why}").format(why=error.text), language)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
         complain(
-            Text(
-                "not checked (internal error in gonogo): {why}; launching the command",
-                "未检查（gonogo 内部错误）：{why}；命令照常启动",
-            ).format(why=why),
-            language,
+            translated("not checked (internal error in gonogo): {why}; launching the command").format(why=why), language
         )
     return None
 
@@ -167,20 +154,14 @@ def _report_on(
     from gonogo.report.output import publish
 
     if command:
-        raise UserError(
-            Text(
-                "--report {folder} launches nothing: remove the command",
-                "--report {folder} 不启动任何命令：请不要同时给出命令",
-            ).format(folder=folder)
-        )
+        raise UserError(translated("--report {folder} launches nothing: remove the command").format(folder=folder))
     try:
         report = report_in(folder)
     except OSError as error:
         raise UserError(
-            Text(
-                "--report {folder}: {why}; give the folder that gonogo run printed at its end",
-                "--report {folder}：{why}；请给出 gonogo run 结束时打印的目录",
-            ).format(folder=folder, why=error.strerror or error)
+            translated("--report {folder}: {why}; give the folder that gonogo run printed at its end").format(
+                folder=folder, why=error.strerror or error
+            )
         ) from None
     publish(report, format_, output, language, opened)
     raise SystemExit(report.verdict.exit_status)
@@ -194,13 +175,11 @@ def _publish(folder: Path, format_: str, output: Path | None, language: str) -> 
     if not is_folder(folder):
         return  # there was nowhere to write, which has been said
     report = report_in(folder)
-    kept = Text("{folder}", "{folder}").format(folder=folder / "report.txt")
+    kept = translated("{folder}").format(folder=folder / "report.txt")
     try:
         keep_report(report, folder, language)
     except OSError as error:
-        kept = Text("could not save to {folder}: {why}", "未能保存到 {folder}：{why}").format(
-            folder=folder, why=error.strerror or error
-        )
+        kept = translated("could not save to {folder}: {why}").format(folder=folder, why=error.strerror or error)
     if output is not None:
         publish(report, format_, output, language)
     elif _is_one_of_many(os.environ):
@@ -212,8 +191,8 @@ def _publish(folder: Path, format_: str, output: Path | None, language: str) -> 
 
 def _closing(report: Report) -> Text:
     if report.verdict.value == "GO" and not report.findings:
-        return Text("{verdict}: no problems found ({report})", "{verdict}：没有发现问题（{report}）")
-    return Text("{verdict} ({report})", "{verdict}（{report}）")
+        return translated("{verdict}: no problems found ({report})")
+    return translated("{verdict} ({report})")
 
 
 def _is_one_of_many(environment: os._Environ[str]) -> bool:
@@ -232,9 +211,8 @@ def _show(report: Report, language: str, format_name: str = "text") -> None:
 
 def _complain_of_no_report(folder: Path, error: Exception, language: str) -> None:
     complain(
-        Text(
-            "could not write the report of {folder} ({what}); try again with gonogo run --report {folder}",
-            "无法生成 {folder} 的报告（{what}）；可用 gonogo run --report {folder} 重试",
+        translated(
+            "could not write the report of {folder} ({what}); try again with gonogo run --report {folder}"
         ).format(folder=folder, what=f"{type(error).__name__}: {error}"),
         language,
     )

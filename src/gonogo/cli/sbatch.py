@@ -11,7 +11,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 
@@ -42,32 +42,19 @@ def sbatch(
         from gonogo.report.untrusted import complain
 
         if not arguments:
-            raise UserError(
-                Text(
-                    "no job to submit: give one, for example: gonogo sbatch --nodes 2 train.sbatch",
-                    "没有给出要提交的作业：例如 gonogo sbatch --nodes 2 train.sbatch",
-                )
-            )
+            raise UserError(translated("no job to submit: give one, for example: gonogo sbatch --nodes 2 train.sbatch"))
         program = shutil.which("sbatch")
         if program is None:
-            raise UserError(
-                Text("sbatch is not on PATH: is this a login node?", "PATH 中没有 sbatch：这是登录节点吗？")
-            )
+            raise UserError(translated("sbatch is not on PATH: is this a login node?"))
         try:
             checked = check_files((), ["sbatch", *arguments], settings=read_settings(Path.cwd()))
         except UserError as error:  # a job that gonogo does not know keeps nobody from submitting it
-            complain(Text("not checked: {why}", "未检查：{why}").format(why=error.text), language)
+            complain(translated("not checked: {why}").format(why=error.text), language)
         else:
             if checked.report.findings:
                 print_to(sys.stderr, checked.report, "text", language)
             if checked.failing and not force:
-                complain(
-                    Text(
-                        "not submitted: the check says NO-GO; --gonogo-force submits anyway",
-                        "没有提交：检查结论是 NO-GO；--gonogo-force 仍然提交",
-                    ),
-                    language,
-                )
+                complain(translated("not submitted: the check says NO-GO; --gonogo-force submits anyway"), language)
                 raise SystemExit(1)
         sys.stderr.flush()
         os.execv(program, ["sbatch", *arguments])

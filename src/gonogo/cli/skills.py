@@ -10,7 +10,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 
@@ -43,14 +43,10 @@ def skills(
             publish_text(lambda stream: stream.write(skill(language)), None)
         elif action == "install":
             path, is_new = install(skill(language), target, everywhere=everywhere, force=force)
-            said = Text("wrote {path}", "已写入 {path}") if is_new else Text("{path} already exists", "{path} 已存在")
+            said = translated("wrote {path}") if is_new else translated("{path} already exists")
             typer.echo(said.format(path=path).in_language(language))
         else:
-            raise UserError(
-                Text("gonogo skills {action}: install or show", "gonogo skills {action}：可选 install 或 show").format(
-                    action=repr(action)
-                )
-            )
+            raise UserError(translated("gonogo skills {action}: install or show").format(action=repr(action)))
 
 
 def skill(language: str) -> str:
@@ -71,16 +67,11 @@ def install(text: str, target: str, *, everywhere: bool, force: bool) -> tuple[P
             if path.read_text(encoding="utf-8", errors="replace") == text:
                 return path, False
             if not force:
-                raise UserError(
-                    Text(
-                        "{path} exists with other content: --force overwrites it",
-                        "{path} 已存在且内容不同：--force 可替换",
-                    ).format(path=path)
-                )
+                raise UserError(translated("{path} exists with other content: --force overwrites it").format(path=path))
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, text.encode())
     except OSError as error:
         raise UserError(
-            Text("can't write {path}: {why}", "无法写入 {path}：{why}").format(path=path, why=error.strerror or error)
+            translated("can't write {path}: {why}").format(path=path, why=error.strerror or error)
         ) from None
     return path, True

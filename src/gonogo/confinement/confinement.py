@@ -17,7 +17,7 @@ from gonogo.confinement.secrets import secret_places
 from gonogo.confinement.syscall_listener import OnCall, SyscallListener
 from gonogo.confinement.trees import remove_tree
 from gonogo.confinement.world import LayerRefused, Means, World, WorldRefused, WorldSpec
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 FORCED = "GONOGO_CONFINEMENT"
@@ -225,9 +225,5 @@ def _means_to_try() -> Sequence[Means]:
     found = [means for means in known if means == forced and means != "none"]
     if not found and forced != "none":
         names = ", ".join(known)
-        raise UserError(
-            Text("{name}={value}: one of {names}", "{name}={value}：可选值为 {names}").format(
-                name=FORCED, value=forced, names=names
-            )
-        )
+        raise UserError(translated("{name}={value}: one of {names}").format(name=FORCED, value=forced, names=names))
     return found

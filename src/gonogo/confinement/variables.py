@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gonogo.confinement.placeholders import without_secrets
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.secret_formats import is_secret
 
@@ -152,14 +152,10 @@ def _by_option(named: Sequence[str], environ: Mapping[str, str]) -> tuple[set[st
     return alone, given
 
 
-_NO_NAME = Text(
-    "--env {given}: not the name of an environment variable: --env NAME passes one on, --env NAME=VALUE sets it",
-    "--env {given}：不是环境变量名：--env 名称 传递已有的变量，--env 名称=值 设置变量",
+_NO_NAME = translated(
+    "--env {given}: not the name of an environment variable: --env NAME passes one on, --env NAME=VALUE sets it"
 )
-_NOT_SET = Text(
-    "--env {name}: {name} is not set here: export it first, or give its value, --env {name}=VALUE",
-    "--env {name}：此处没有设置 {name}：请先 export，或给出它的值：--env {name}=值",
-)
+_NOT_SET = translated("--env {name}: {name} is not set here: export it first, or give its value, --env {name}=VALUE")
 
 
 def _is_known(name: str) -> bool:

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Literal
 
 from gonogo.confinement.trees import bytes_below, copy_tree
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 Means = Literal["namespaces", "landlock", "none"]
@@ -44,23 +44,15 @@ _LAYER_GIB = 16.0
 _PREFIX = ":"  # as in inside/relay.py
 _LOOK = 0.5
 
-TOO_MANY_PROCESSES = Text(
-    "the program started more than {limit} processes and was killed", "程序启动的进程超过 {limit} 个，已被终止"
-)
-OUT_OF_MEMORY = Text(
-    "this machine has less than {limit} MiB of memory left: the rehearsed programs were killed",
-    "本机可用内存不足 {limit} MiB：排练的程序已被终止",
-)
-DISK_FULL = Text(
+TOO_MANY_PROCESSES = translated("the program started more than {limit} processes and was killed")
+OUT_OF_MEMORY = translated("this machine has less than {limit} MiB of memory left: the rehearsed programs were killed")
+DISK_FULL = translated(
     "the temporary folder {path}, which holds what the program writes, is full: free some space, or "
-    "point TMPDIR to a larger disk",
-    "临时目录 {path} 已满：程序写出的内容存放在那里。请清理空间，或用 TMPDIR 指向更大的磁盘",
+    "point TMPDIR to a larger disk"
 )
-WROTE_TOO_MUCH = Text(
+WROTE_TOO_MUCH = translated(
     "the program wrote more than {limit} GiB of real data (kept in {path}): make it write less (a "
-    "smaller data set), or raise the limit with GONOGO_LAYER_GIB",
-    "程序写出的真实数据超过 {limit} GiB（存放于 {path}）：请让它少写一些（例如更小的数据集），或设置 GONOGO_LAYER_GIB "
-    "提高上限",
+    "smaller data set), or raise the limit with GONOGO_LAYER_GIB"
 )
 
 
@@ -322,9 +314,7 @@ def _layer_limit() -> int:
         gib = math.nan
     if not 0 < gib < math.inf:
         raise UserError(
-            Text("{name}={value}: must be a number of GiB, such as 16", "{name}={value}：应为 GiB 数，例如 16").format(
-                name=LAYER_LIMIT, value=value
-            )
+            translated("{name}={value}: must be a number of GiB, such as 16").format(name=LAYER_LIMIT, value=value)
         )
     return int(gib * (1 << 30))
 

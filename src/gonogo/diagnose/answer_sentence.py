@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gonogo.diagnose.statements import Statement, statement_of
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.finding import Certainty, Finding, Severity, Text, translated
 from gonogo.finding.failure import CodePlace, FailureFacts
 from gonogo.finding.log_answer import Answer, Clue
 from gonogo.finding.ranks import ranks_text
@@ -70,13 +70,9 @@ def _cut_in(stopped: CodePlace) -> Answer:
     read = list(dict.fromkeys(_READ.findall(code)))[-1:]
     release = f"{stopped.package} {stopped.release}".strip()
     return Answer(
-        because=Text(
-            "`{code}` raised what the log was cut before", "`{code}` 抛出了异常，而日志在给出异常之前被截断"
-        ).format(code=code or stopped.function),
+        because=translated("`{code}` raised what the log was cut before").format(code=code or stopped.function),
         at=_place_of_code(stopped),
-        change=Text(
-            "{look}paste the line after it, which names the error{other}", "{look}请补上其后给出异常的那一行{other}"
-        ).format(
+        change=translated("{look}paste the line after it, which names the error{other}").format(
             look=Text(
                 f"look at {read[0]} there (None, empty or of another type); ",
                 f"请查看该处的 {read[0]}（None、空或类型不同）；",
@@ -108,7 +104,7 @@ def _sentences(text: Text) -> tuple[Text, Text | None]:
     return Text(first_en, first_zh), Text(rest_en, rest_zh)
 
 
-_HEDGES = {Certainty.LIKELY: Text("most likely", "很可能"), Certainty.POSSIBLE: Text("possibly", "可能")}
+_HEDGES = {Certainty.LIKELY: translated("most likely"), Certainty.POSSIBLE: translated("possibly")}
 _PROPER = ("Python", "Ray", "Triton", "NumPy", "Liger", "Accelerate", "Transformers")
 
 

@@ -19,7 +19,7 @@ from gonogo.evidence.log.failure_log import FailureLog, read_logs
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.source import sources
 from gonogo.evidence.setup import read_setup
-from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, verdict_of
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.failure import CodePlace, FailureFacts
 from gonogo.finding.log_answer import Clue
 from gonogo.finding.logs import Event, Excerpt, ExcerptLine, LogFile, Logs, RankEnd
@@ -95,10 +95,10 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
     complete = benign and not any(error.role is Role.ROOT for error in log.errors)
     for facts in log.logs:
         if facts.dropped_bytes:
-            what = Text("{path}: {size} MiB of errors", "{path}：{size} MiB 的报错").format(
+            what = translated("{path}: {size} MiB of errors").format(
                 path=facts.path, size=max(facts.dropped_bytes >> 20, 1)
             )
-            why = Text("too many: only the first and the last were read", "数量过多：只看了最前和最后的部分")
+            why = translated("too many: only the first and the last were read")
             skipped = (*skipped, Skipped(what, why))
     if not complete and not any(finding.certainty is Certainty.CERTAIN for finding in findings):
         skipped = (*skipped, *missing_of(log, facts_of_failure))
@@ -150,14 +150,14 @@ def _covered_items(log: FailureLog) -> tuple[Text, ...]:
     lines = sum(facts.lines for facts in log.logs)
     size = sum(facts.bytes for facts in log.logs)
     covered = [
-        Text("{logs} log(s), {lines} lines, {size}", "{logs} 份日志，{lines} 行，{size}").format(
+        translated("{logs} log(s), {lines} lines, {size}").format(
             logs=len(log.logs), lines=f"{lines:,}", size=_size(size)
         )
     ]
     setup = log.setup
     if setup.version_texts:
         listed = ", ".join(f"{name} {version}" for name, version in sorted(setup.version_texts.items())[:12])
-        covered.append(Text("versions: {listed}", "版本：{listed}").format(listed=listed))
+        covered.append(translated("versions: {listed}").format(listed=listed))
     if setup.zero_stage is not None:
         covered.append(Text(f"ZeRO stage {setup.zero_stage}", f"ZeRO 阶段 {setup.zero_stage}"))
     return tuple(covered)
@@ -174,14 +174,12 @@ def _notes(log: FailureLog, findings: tuple[Finding, ...]) -> tuple[Text, ...]:
     """What else was seen, in a line or two; what to do where nothing explains the log."""
     notes = []
     if not any(facts.bytes for facts in log.logs):
-        notes.append(Text("The log is empty.", "日志是空的。"))
+        notes.append(translated("The log is empty."))
     if not any(finding.certainty in CONFIDENT for finding in findings):
         notes.append(
-            Text(
+            translated(
                 "No known issue explains this log for certain. Look at the earliest error of the rank that "
-                "died first; with several ranks, give the logs of all of them: gonogo diagnose FOLDER.",
-                "未能从已知问题中确定原因。请看最先退出的 rank 的最早报错；多个 rank 时请给出全部日志："
-                "gonogo diagnose 目录。",
+                "died first; with several ranks, give the logs of all of them: gonogo diagnose FOLDER."
             )
         )
     places = {(span.path, span.line) for finding in findings for span in finding.spans}
@@ -190,7 +188,7 @@ def _notes(log: FailureLog, findings: tuple[Finding, ...]) -> tuple[Text, ...]:
         listed = "; ".join(_line_with_number(error.raised.at.text, error.raised.at.number) for error in others[:3])
         rest = len(others) - 3
         more = Text(f" and {rest} more", f" 等另外 {rest} 个") if rest > 0 else ""
-        notes.append(Text("Also seen: {listed}{more}", "另外看到：{listed}{more}").format(listed=listed, more=more))
+        notes.append(translated("Also seen: {listed}{more}").format(listed=listed, more=more))
     return tuple(notes)
 
 

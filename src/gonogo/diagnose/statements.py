@@ -20,7 +20,7 @@ from gonogo.evidence.failure.misfit import (
 )
 from gonogo.evidence.failure.native import readable
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.failure import CodePlace, FailureFacts, Message, RaisedException
 
 _MAX_MESSAGE = 400
@@ -106,19 +106,17 @@ def _by_form(raised: RaisedException) -> tuple[Text | None, Text | None]:
     if message.form == "missing_key":
         return _of_key(message, code, raised)
     if message.form == "state_dict":
-        return Text(
-            "the keys of the checkpoint are not those of {model}", "checkpoint 的键与 {model} 的键不一致"
-        ).format(model=message.subject or "the model"), None
+        return translated("the keys of the checkpoint are not those of {model}").format(
+            model=message.subject or "the model"
+        ), None
     if message.form == "undefined_symbol":
         package = library_package(message.subject)
         return (
-            Text(
-                "{package} was compiled for another build: its library misses {symbol}",
-                "{package} 是针对另一构建编译的：其库找不到符号 {symbol}",
-            ).format(package=package, symbol=readable(message.names[0])),
-            Text(
-                "reinstall or rebuild {package} for the installed torch (a wheel for its version, CUDA and C++ ABI)",
-                "按已安装的 torch 重新安装或编译 {package}（版本、CUDA 与 C++ ABI 均对应的 wheel）",
+            translated("{package} was compiled for another build: its library misses {symbol}").format(
+                package=package, symbol=readable(message.names[0])
+            ),
+            translated(
+                "reinstall or rebuild {package} for the installed torch (a wheel for its version, CUDA and C++ ABI)"
             ).format(package=package),
         )
     if message.subject == "NoneType" or (raised.type == "TypeError" and "'NoneType'" in message.text):
@@ -138,39 +136,31 @@ def _of_key(message: Message, code: str, raised: RaisedException) -> tuple[Text,
     key = message.names[0][:120]
     if message.subject == "config":
         return (
-            Text(
-                "the config has no entry '{key}', which the program reads", "程序要读取的配置项 “{key}” 不存在"
-            ).format(key=key),
-            Text(
+            translated("the config has no entry '{key}', which the program reads").format(key=key),
+            translated(
                 "add the section or key {key} to the config (on the command line: +{key}=…), as the entry point that "
                 "reads "
-                "it expects",
-                "在配置中补上 {key} 一节或一项（命令行：+{key}=…），与读取它的入口一致",
+                "it expects"
             ).format(key=key),
         )
     holder = next((found.group(1) for found in _SUBSCRIPT.finditer(code) if key in code), "")
     if holder:
         return (
-            Text("{holder} has no key '{key}'", "{holder} 中没有键 “{key}”").format(holder=holder, key=key),
-            Text(
+            translated("{holder} has no key '{key}'").format(holder=holder, key=key),
+            translated(
                 "print {holder}.keys() at that line: either what fills it (the data set's columns, the collator, "
                 "another "
-                "release of the library) names it otherwise, or the name is mistyped",
-                "在该行打印 {holder}.keys()：或是填充它的一方（数据集的列、collator、库的另一版本）用了别的名字，或是写"
-                "错了名字",
+                "release of the library) names it otherwise, or the name is mistyped"
             ).format(holder=holder),
         )
-    return (
-        Text("{where} has no entry '{key}'", "{where}中没有条目 “{key}”").format(where=_what_is_read(raised), key=key),
-        None,
-    )
+    return (translated("{where} has no entry '{key}'").format(where=_what_is_read(raised), key=key), None)
 
 
 def _what_is_read(raised: RaisedException) -> Text:
     function = raised.frames[-1].function if raised.frames else ""
     if function and not function.startswith("<"):
         return Text(f"what {function} looks up", f"{function} 所查找的对象")
-    return Text("what is looked up", "所查找的对象")
+    return translated("what is looked up")
 
 
 def _of_none(message: Message, code: str) -> tuple[Text | None, Text | None]:
@@ -188,12 +178,11 @@ def _of_none(message: Message, code: str) -> tuple[Text | None, Text | None]:
     if not what:
         return None, None
     return (
-        Text("{what} is None there", "该处的 {what} 是 None").format(what=what),
-        Text(
+        translated("{what} is None there").format(what=what),
+        translated(
             "find what leaves {what} as None (an entry that has no value, an argument that was not passed, a branch "
             "that "
-            "returns nothing), and skip or fill it",
-            "找出为什么 {what} 是 None（没有值的条目、未传入的参数、没有返回值的分支），跳过或补上它",
+            "returns nothing), and skip or fill it"
         ).format(what=what),
     )
 
@@ -214,8 +203,8 @@ def _of_zero(code: str) -> tuple[Text | None, Text | None]:
     if found is None:
         return None, None
     return (
-        Text("it divides by {name}, which is 0", "除数 {name} 为 0").format(name=found.group(1)),
-        Text("give {name} a value above 0", "把 {name} 设为大于 0 的值").format(name=found.group(1).rpartition(".")[2]),
+        translated("it divides by {name}, which is 0").format(name=found.group(1)),
+        translated("give {name} a value above 0").format(name=found.group(1).rpartition(".")[2]),
     )
 
 
@@ -254,42 +243,36 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
     if _is_of_the_batch(misfit):
         name = misfit.names[0]
         return (
-            Text(
+            translated(
                 "the batch has an entry '{name}' that the model's forward does not take: the tokenizer or the collator "
                 "makes "
-                "it",
-                "batch 中的 “{name}” 不是模型 forward 的参数：它由 tokenizer 或 collator 产生",
+                "it"
             ).format(name=name),
-            Text(
+            translated(
                 "leave {name} out: return_{name}=False when tokenizing, remove_unused_columns=True, or drop it in the "
-                "collator; the tokenizer class may be another model's",
-                "去掉 {name}：分词时 return_{name}=False、remove_unused_columns=True，或在 collator 中删除；tokenizer "
-                "类也可能属于另一模型",
+                "collator; the tokenizer class may be another model's"
             ).format(name=name),
         )
     lacks, asks = _named(misfit.lacks, misfit.lacks_version), _named(misfit.asks, misfit.asks_version)
     if misfit.asks and misfit.lacks:
-        because = Text(
-            "{asks} and {lacks} do not fit each other: {what}", "{asks} 与 {lacks} 版本不匹配：{what}"
-        ).format(asks=asks, lacks=lacks, what=what)
-        change = Text(
+        because = translated("{asks} and {lacks} do not fit each other: {what}").format(
+            asks=asks, lacks=lacks, what=what
+        )
+        change = translated(
             "install the release of {lacks} that {asks} asks for (its requirements), or a release of {asks} made for "
-            "{there}",
-            "安装 {asks} 所要求的 {lacks} 版本（见其 requirements），或为 {there} 编写的 {asks} 版本",
+            "{there}"
         ).format(lacks=misfit.lacks, asks=misfit.asks, there=lacks)
         return because, change
     if misfit.lacks and misfit.form == "no_attribute" and not misfit.subject.islower() and "." not in misfit.subject:
-        return what, Text(
+        return what, translated(
             "what asks for it expects another kind of model or object, or another release of {lacks}: compare the "
             "release "
-            "that it was written for with {there}",
-            "请求它的代码针对的是另一种模型（对象），或另一版本的 {lacks}：请比较它所对应的版本与 {there}",
+            "that it was written for with {there}"
         ).format(lacks=misfit.lacks, there=lacks)
     if misfit.lacks and misfit.by_user and misfit.form in FORMS_OF_CALLS:
         config = config_of_trainer(misfit.subject)
-        return what, Text(
-            "{config}change your call to what {there} takes, or install the release of {lacks} that it was written for",
-            "{config}按 {there} 的签名修改该调用，或安装它所针对的 {lacks} 版本",
+        return what, translated(
+            "{config}change your call to what {there} takes, or install the release of {lacks} that it was written for"
         ).format(
             config=Text(
                 f"give {', '.join(misfit.names)} to {config}, if it is a setting of the training; or ",
@@ -301,39 +284,34 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
             lacks=misfit.lacks,
         )
     if misfit.lacks:
-        because = Text("{what}", "{what}").format(what=what)
-        change = Text(
+        because = translated("{what}").format(what=what)
+        change = translated(
             "install a release of {lacks} that has it, or change the call: what asks for it was written for another "
             "release "
-            "than {there}",
-            "安装具有它的 {lacks} 版本，或修改调用处：请求它的代码是为不同于 {there} 的版本编写的",
+            "than {there}"
         ).format(lacks=misfit.lacks, there=lacks)
         return because, change
     if misfit.asks:
-        because = Text("{asks} calls it so, and {what}", "{asks} 这样调用它，而{what}").format(asks=asks, what=what)
-        change = Text(
-            "take the releases that {asks} is made for (its requirements): what it calls is of another release",
-            "使用 {asks} 所适配的版本（见其 requirements）：它所调用的是另一版本",
+        because = translated("{asks} calls it so, and {what}").format(asks=asks, what=what)
+        change = translated(
+            "take the releases that {asks} is made for (its requirements): what it calls is of another release"
         ).format(asks=misfit.asks)
         return because, change
     if misfit.by_user:
-        return what, Text(
-            "change the call in your line, or install the release that it was written for (version)",
-            "修改你自己的这一行，或安装它所对应的版本",
+        return what, translated(
+            "change the call in your line, or install the release that it was written for (version)"
         )
     told = ", ".join(f"{name} {version}" for name, version in list(versions.items())[:6])
     if told:
-        return what, Text(
+        return what, translated(
             "caller and callee are of different releases; the run has {told}: take those that the framework's "
             "requirements "
-            "name",
-            "调用方与被调用方版本不同；运行中有 {told}：请使用框架 requirements 所列的版本",
+            "name"
         ).format(told=told)
-    return what, Text(
+    return what, translated(
         "caller and callee are of different releases: give the lines above this one, or pip freeze, and compare the "
         "versions "
-        "of both packages",
-        "调用方与被调用方版本不同：请给出此行之前的内容或 pip freeze，并比较两个包的版本",
+        "of both packages"
     )
 
 
@@ -346,23 +324,17 @@ def _of_absent_package(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Tex
         if name in versions and name != misfit.asks
     )
     because = (
-        Text("{by} imports {name}, which is not installed", "{by} 导入了 {name}，而它没有安装").format(
-            by=by, name=misfit.subject
-        )
+        translated("{by} imports {name}, which is not installed").format(by=by, name=misfit.subject)
         if by
         else _what_is_lacking(misfit)
     )
     if not misfit.asks:
-        return because, Text(
-            "pip install {name} into the environment that runs this, or take out what imports it",
-            "在运行它的环境中 pip install {name}，或去掉导入它的部分",
+        return because, translated(
+            "pip install {name} into the environment that runs this, or take out what imports it"
         ).format(name=misfit.subject)
-    return because, Text(
+    return because, translated(
         "pip install {name} if you use that part of {asks}; if not, {asks} takes an optional package for installed: "
-        "take the release of {asks} that is made for what is beside it{there}",
-        "若用到 {asks} 的这一部分，请 pip install {name}；否则是 {asks} 误以为该可选包已安装：请使用与其他包{there}同"
-        "一时"
-        "期的 {asks}",
+        "take the release of {asks} that is made for what is beside it{there}"
     ).format(name=misfit.subject, asks=misfit.asks, there=Text(f" ({there})", f"（{there}）") if there else "")
 
 

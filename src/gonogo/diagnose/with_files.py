@@ -10,24 +10,18 @@ from gonogo.check.static_findings import StaticFindings
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.run import Run
 from gonogo.evidence.setup import Setup, parsed_config
-from gonogo.finding import Certainty, Finding, Severity, Text
+from gonogo.finding import Certainty, Finding, Severity, translated
 from gonogo.finding.errors import UserError
 from gonogo.judge.log_findings import is_fallback
 
-_ONLY_IN_FILES = Text(
-    "The log does not show it: check whether the run got that far", "日志中没有体现：请确认运行是否执行到此处"
-)
-_NO_SUCH = Text("--project {path}: no such file or folder", "--project {path}：没有这个文件或目录")
+_ONLY_IN_FILES = translated("The log does not show it: check whether the run got that far")
+_NO_SUCH = translated("--project {path}: no such file or folder")
 
 
 def require_folder(project: Path) -> None:
     """Raises UserError for a ``--project`` that is not there."""
     if not project.exists():
-        raise UserError(
-            Text("--project {path}: no such file or folder", "--project {path}：没有这个文件或目录").format(
-                path=project
-            )
-        )
+        raise UserError(translated("--project {path}: no such file or folder").format(path=project))
 
 
 def setup_with(given: Setup, files: StaticFindings) -> Setup:

@@ -18,7 +18,7 @@ from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.paths import opened
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 if TYPE_CHECKING:
@@ -139,9 +139,7 @@ def _read(path: Path | None, option: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UserError(
-            Text("can't read {option} {path}: {why}", "无法读取 {option} {path}：{why}").format(
-                option=option, path=path, why=why
-            )
+            translated("can't read {option} {path}: {why}").format(option=option, path=path, why=why)
         ) from None
 
 
@@ -160,7 +158,7 @@ def _versions(path: Path, text: str) -> Iterator[tuple[str, str]]:
     source = SourceFile(str(path), text.encode())
     environment = read_environment(source)
     if source.gap is not None:
-        raise UserError(Text("can't read {path}: {why}", "无法读取 {path}：{why}").format(path=path, why=source.gap))
+        raise UserError(translated("can't read {path}: {why}").format(path=path, why=source.gap))
     if not environment.packages and environment.unread:
         raise UserError(environment.unread[0].reason)
     for name, package in environment.packages.items():

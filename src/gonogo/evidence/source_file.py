@@ -15,7 +15,7 @@ import msgspec
 
 from gonogo.evidence.notebook import SUFFIX, python_of
 from gonogo.evidence.paths import opened
-from gonogo.finding import Edit, Span, Text
+from gonogo.finding import Edit, Span, Text, translated
 from gonogo.finding.errors import UserError
 
 MAX_FILE_BYTES = 8 << 20
@@ -23,7 +23,7 @@ MAX_FILE_BYTES = 8 << 20
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_SHOWN = 300
-_CANNOT_READ = Text("can't read {path}: {why}", "无法读取 {path}：{why}")
+_CANNOT_READ = translated("can't read {path}: {why}")
 
 
 class SourceFile:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.evidence.launch.launch import Launch
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
-_NO_LAUNCH = Text("the files do not show how the run is launched", "文件中看不出如何启动这次运行")
-_HIDDEN = Text("some options can't be determined", "有一部分选项无法确定")
+_NO_LAUNCH = translated("the files do not show how the run is launched")
+_HIDDEN = translated("some options can't be determined")
 _OPTION = "option"
 _TRL_CONFIG_PREFIXES = ("SFT", "DPO", "GRPO", "Reward", "KTO", "ORPO", "CPO", "PPO", "RLOO", "GKD")
 # Named whole: a glob in a call's last part would have every call of a script looked at.

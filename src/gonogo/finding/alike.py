@@ -10,16 +10,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gonogo.finding import Finding, Report, Severity, Skipped, Text
+from gonogo.finding import Finding, Report, Severity, Skipped, Text, translated
 
 _FEW = 3
 """So many of a kind are each shown in full."""
 _MAX_SHOWN = 20
 """Places of a list that are shown."""
-_ALSO = Text("The same at {count} more locations", "另有 {count} 处相同")
-_REST = Text(
-    "and {count} more: gonogo check --format json lists all", "另有 {count} 处：gonogo check --format json 列出全部"
-)
+_ALSO = translated("The same at {count} more locations")
+_REST = translated("and {count} more: gonogo check --format json lists all")
 
 
 class Alike(msgspec.Struct, frozen=True):
@@ -57,13 +55,10 @@ _MAX_NAMED = 3
 """Of what was not covered for one reason, those that are named."""
 _VARIES = re.compile(r"`[^`]*`|'[^']*'|\"[^\"]*\"|\S*[/\\]\S*|\S*\d\S*|\w+\.\w+\S*")
 """What differs in a sentence from case to case: what is quoted, paths, numbers, names of files."""
-_AND_ALIKE = Text("{note} (and {count} more like it)", "{note}（另有 {count} 条同类）")
-_MORE_NOTES = Text("{count} more notes: --format json has all", "另有 {count} 条提示：--format json 列出全部")
-_MORE_FINDINGS = Text(
-    "{count} more warnings and notes ({names}): --format json has all",
-    "另有 {count} 条警告和提示（{names}）：--format json 列出全部",
-)
-_NAMES_AND = Text("{names} and {count} more", "{names} 等，另有 {count} 项")
+_AND_ALIKE = translated("{note} (and {count} more like it)")
+_MORE_NOTES = translated("{count} more notes: --format json has all")
+_MORE_FINDINGS = translated("{count} more warnings and notes ({names}): --format json has all")
+_NAMES_AND = translated("{names} and {count} more")
 
 
 def notes_of(report: Report) -> list[Text]:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from gonogo.finding.text import Text
+from gonogo.finding.text import Text, translated
 
-_IN_CLONE = Text(
-    "pip install -e '.[{extra}]' in a clone of gonogo", "在 gonogo 的克隆目录中执行 pip install -e '.[{extra}]'"
-)
-_COMMAND = Text("{command}", "请执行 {command}")
+_IN_CLONE = translated("pip install -e '.[{extra}]' in a clone of gonogo")
+_COMMAND = translated("{command}")
 
 
 def clone_of_gonogo() -> Path | None:

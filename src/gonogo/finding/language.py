@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 LANGUAGES = ("en", "zh")
@@ -28,8 +28,6 @@ def chosen_language(option: str | None, environment: Mapping[str, str]) -> str:
         return language_of_locale(environment)
     if option not in LANGUAGES:
         raise UserError(
-            Text("--lang {option}: must be one of {known}", "--lang {option}：gonogo 只有 {known} 两种语言").format(
-                option=option, known=" / ".join(LANGUAGES)
-            )
+            translated("--lang {option}: must be one of {known}").format(option=option, known=" / ".join(LANGUAGES))
         )
     return option

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.finding.text import Text
+from gonogo.finding.text import Text, translated
 
 
 class CluePlace(msgspec.Struct, frozen=True):
@@ -30,13 +30,11 @@ class Answer(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> Text:
         """``It failed because …, at …; change: …``."""
-        return Text(
-            "It failed{hedge} because {because}{at}{change}.", "失败原因{hedge}：{because}{at}{change}。"
-        ).format(
-            hedge=Text(", {hedge},", "（{hedge}）").format(hedge=self.hedge) if self.hedge is not None else "",
+        return translated("It failed{hedge} because {because}{at}{change}.").format(
+            hedge=translated(", {hedge},").format(hedge=self.hedge) if self.hedge is not None else "",
             because=_without_stop(self.because),
-            at=Text(", at {place}", "；位置：{place}").format(place=self.at) if self.at is not None else "",
-            change=Text("; change: {change}", "；修改：{change}").format(change=_without_stop(self.change))
+            at=translated(", at {place}").format(place=self.at) if self.at is not None else "",
+            change=translated("; change: {change}").format(change=_without_stop(self.change))
             if self.change is not None
             else "",
         )

@@ -2,53 +2,53 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 _GIB = 1 << 30
 _MIB = 1 << 20
 
 PHASE_NAMES = {
-    "load": Text("load", "加载"),
-    "init": Text("init", "初始化"),
-    "generate": Text("generate", "生成"),
-    "reward": Text("reward", "奖励"),
-    "score": Text("log-probabilities", "对数概率"),
-    "sync": Text("weight sync", "权重同步"),
-    "forward": Text("forward", "前向"),
-    "backward": Text("backward", "反向"),
-    "step": Text("optimizer step", "参数更新"),
-    "evaluate": Text("evaluate", "评估"),
-    "save": Text("save", "保存"),
-    "exit": Text("exit", "退出"),
+    "load": translated("load"),
+    "init": translated("init"),
+    "generate": translated("generate"),
+    "reward": translated("reward"),
+    "score": translated("log-probabilities"),
+    "sync": translated("weight sync"),
+    "forward": translated("forward"),
+    "backward": translated("backward"),
+    "step": translated("optimizer step"),
+    "evaluate": translated("evaluate"),
+    "save": translated("save"),
+    "exit": translated("exit"),
 }
 """The phases of a run as a table names them."""
 
 PHASES = {
-    "load": Text("loading", "加载"),
-    "init": Text("initialization", "初始化"),
-    "generate": Text("generation", "生成"),
-    "reward": Text("the rewards", "计算奖励"),
-    "score": Text("the log-probabilities", "计算对数概率"),
-    "sync": Text("the weight synchronisation", "权重同步"),
-    "forward": Text("the forward pass", "前向传播"),
-    "backward": Text("the backward pass", "反向传播"),
-    "step": Text("the optimizer step", "优化器更新"),
-    "evaluate": Text("evaluation", "评估"),
-    "save": Text("saving", "保存"),
-    "exit": Text("exit", "退出"),
-    "between": Text("the program's own code between steps", "两步之间程序自身的代码"),
+    "load": translated("loading"),
+    "init": translated("initialization"),
+    "generate": translated("generation"),
+    "reward": translated("the rewards"),
+    "score": translated("the log-probabilities"),
+    "sync": translated("the weight synchronisation"),
+    "forward": translated("the forward pass"),
+    "backward": translated("the backward pass"),
+    "step": translated("the optimizer step"),
+    "evaluate": translated("evaluation"),
+    "save": translated("saving"),
+    "exit": translated("exit"),
+    "between": translated("the program's own code between steps"),
 }
 """What a rank was doing, in a sentence; ``between`` is of guarded runs only."""
 
 CATEGORIES = {
-    "parameters": Text("parameters", "参数"),
-    "gradients": Text("gradients", "梯度"),
-    "optimizer": Text("optimizer", "优化器"),
-    "activations": Text("activations", "激活"),
-    "communication": Text("communication", "通信"),
-    "temporary": Text("temporary", "临时"),
-    "workspace": Text("cuBLAS workspace", "cuBLAS 工作区"),
-    "rollout": Text("rollout engine", "rollout 引擎"),
+    "parameters": translated("parameters"),
+    "gradients": translated("gradients"),
+    "optimizer": translated("optimizer"),
+    "activations": translated("activations"),
+    "communication": translated("communication"),
+    "temporary": translated("temporary"),
+    "workspace": translated("cuBLAS workspace"),
+    "rollout": translated("rollout engine"),
 }
 """What memory holds."""
 ONLY_WHERE_HELD = ("workspace", "rollout")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 _SIGNAL_OFFSET = 0x80
@@ -68,15 +68,12 @@ def _start_process(command: Sequence[str], environment: Mapping[str, str], mask:
         return os.posix_spawnp(command[0], list(command), dict(environment), setsigmask=mask)
     except FileNotFoundError:
         raise CannotStart(
-            NOT_FOUND,
-            Text("{name}: command not found; is it on PATH?", "{name}：没有这个命令；它在 PATH 中吗？").format(
-                name=command[0]
-            ),
+            NOT_FOUND, translated("{name}: command not found; is it on PATH?").format(name=command[0])
         ) from None
     except (OSError, ValueError) as error:
         raise CannotStart(
             NOT_EXECUTABLE,
-            Text("{name}: cannot be run ({why})", "{name}：无法运行（{why}）").format(
+            translated("{name}: cannot be run ({why})").format(
                 name=command[0], why=getattr(error, "strerror", None) or error
             ),
         ) from None

@@ -18,7 +18,7 @@ import msgspec
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, dump, load
 from gonogo.evidence.guarded.files import read_run
 from gonogo.evidence.guarded.launch import Launched, launch_path
-from gonogo.finding import Report, Text
+from gonogo.finding import Report, translated
 from gonogo.guard.child import CannotStart, CommandEnded, run_child
 from gonogo.guard.injection import GuardOptions, inject
 from gonogo.guard.rank.machine_memory import memory_limit, oom_kills
@@ -133,10 +133,9 @@ def _write_if_possible(folder: Path, launched: Launched) -> None:
 
 def _say_unguarded(folder: Path, error: OSError, language: str) -> None:
     complain(
-        Text(
+        translated(
             "the guard can't write to {folder} ({why}): the command runs without it; choose another folder "
-            "with --folder DIR",
-            "监护无法写入 {folder}（{why}）：命令将在没有监护的情况下运行；可用 --folder DIR 指定其他位置",
+            "with --folder DIR"
         ).format(folder=folder, why=error.strerror or error),
         language,
     )
@@ -144,10 +143,9 @@ def _say_unguarded(folder: Path, error: OSError, language: str) -> None:
 
 def _say_deleted(folder: Path, language: str) -> None:
     complain(
-        Text(
+        translated(
             "{folder} was deleted while the command is running: the guard has stopped recording, the command "
-            "continues; choose another folder with --folder DIR",
-            "{folder} 在命令运行期间被删除：监护不再记录，命令照常继续；可用 --folder DIR 指定其他位置",
+            "continues; choose another folder with --folder DIR"
         ).format(folder=folder),
         language,
     )
@@ -161,7 +159,7 @@ def _print_trouble(folder: Path, language: str) -> None:
     keep_report(report, folder, language)
     first = report.findings[0]
     complain(
-        Text("{title}. {cause} ({place})", "{title}。{cause}（{place}）").format(
+        translated("{title}. {cause} ({place})").format(
             title=first.title, cause=first.cause, place=folder / "report.txt"
         ),
         language,

@@ -30,7 +30,7 @@ from msgspec import UNSET, UnsetType
 
 from gonogo.hazards.log_rule import DeclaredInLogs, LoggedHazard
 from gonogo.hazards.page import HazardPage
-from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, Text, translated
 
 
 class CheckedProgram(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ class ArgumentHazard(LoggedHazard):
         super().__init__(page)
         for key in ("program", "arguments"):
             if not hasattr(self, key):
-                page.refuse(key, Text("is missing: write it into the head", "缺失：请写入文件头"))
+                page.refuse(key, translated("is missing: write it into the head"))
 
     @cached_property
     def _rules(self) -> list[tuple[RefusedArguments, ast.expr, tuple[str, ...]]]:

@@ -34,7 +34,19 @@ from gonogo.hazards.facts.deepspeed_settings import key_spot, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
 from gonogo.hazards.hazard import Declared
 from gonogo.hazards.page import HazardPage
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Fix, Hazard, Run, Severity, Span, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    Field,
+    Findings,
+    Fix,
+    Hazard,
+    Run,
+    Severity,
+    Span,
+    Text,
+    translated,
+)
 
 Words = Mapping[str, object]
 """What the placeholders of the texts stand for."""
@@ -139,7 +151,7 @@ class ConfigHazard(Hazard):
         super().__init__(page)
         for key in ("keys", "wrong"):
             if not hasattr(self, key):
-                page.refuse(key, Text("is missing: write it into the head", "缺失：请写入文件头"))
+                page.refuse(key, translated("is missing: write it into the head"))
         self._is_wrong: Wrong = self.wrong if callable(self.wrong) else one_of(self.wrong)
 
     def context_for(self, at: Setting) -> Words | None:

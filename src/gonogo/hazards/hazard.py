@@ -13,7 +13,7 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.rehearsal.divergence_text import describe_divergence, places_of_divergence
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text
+from gonogo.finding import Applicability, Certainty, Edit, Finding, Fix, Severity, Span, Text, translated
 from gonogo.finding.divergence import Side
 from gonogo.hazards.page import HazardPage
 from gonogo.hazards.refusal import Refusal
@@ -264,9 +264,7 @@ def _evidence_span(evidence: LoggedError | LineMatch | LogLine) -> Span:
         if frame is None:
             return span
         place = f"{frame.path}:{frame.line}" if frame.line else frame.path
-        label = Text("raised at {place} in {function}", "抛出位置 {place}，函数 {function}").format(
-            place=place, function=frame.function or "?"
-        )
+        label = translated("raised at {place} in {function}").format(place=place, function=frame.function or "?")
         return Span(span.path, span.line, text=span.text, label=label)
     return span_of(evidence.line if isinstance(evidence, LineMatch) else evidence)
 

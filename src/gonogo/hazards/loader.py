@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.page import HazardPage
@@ -34,10 +34,9 @@ def hazard_of_page(page: HazardPage) -> Hazard:
         return Hazard(page)
     page.refuse(
         "",
-        Text(
+        translated(
             "it declares nothing to look for: write signs, a refusal, keys, arguments or versions, or "
-            "code into {code} beside it",
-            "没有声明要查找的内容：请写 signs、refusal、keys、arguments 或 versions，或在同目录的 {code} 中编写代码",
+            "code into {code} beside it"
         ).format(code=f"{page.module.rpartition('.')[2]}.py"),
     )
 
@@ -54,8 +53,7 @@ def _class_in(page: HazardPage) -> type[Hazard]:
     if isinstance(found, type) and issubclass(found, Hazard):
         return found
     raise UserError(
-        Text(
-            "{file}: there is no class {name}(Hazard) in it: name it so",
-            "{file}：其中没有类 {name}(Hazard)：请如此命名",
-        ).format(file=page.file.removesuffix(".md") + ".py", name=wanted)
+        translated("{file}: there is no class {name}(Hazard) in it: name it so").format(
+            file=page.file.removesuffix(".md") + ".py", name=wanted
+        )
     )

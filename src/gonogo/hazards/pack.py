@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.build_cache import fingerprint, kept
 from gonogo.hazards.hazard import Hazard
@@ -102,24 +102,18 @@ def read_pages(folder: Path = FOLDER) -> list[HazardPage]:
             file = path.parent / SHARED
             shared[path.parent] = read_shared(file.read_text(encoding="utf-8"), theme) if file.exists() else {}
         if not NAME.fullmatch(name):
-            HazardPage(name, theme, {}, "", "").refuse(
-                "", Text("call it like zero3_moe_hang.md", "请按 zero3_moe_hang.md 的形式命名")
-            )
+            HazardPage(name, theme, {}, "", "").refuse("", translated("call it like zero3_moe_hang.md"))
         has_code = path.with_suffix(".py").exists()
         page = read_page(path.read_text(encoding="utf-8"), name, theme, has_code=has_code, shared=shared[path.parent])
         if name in found:
-            page.refuse(
-                "",
-                Text("{other} has the same name: rename one", "与 {other} 重名：请改名").format(other=found[name].file),
-            )
+            page.refuse("", translated("{other} has the same name: rename one").format(other=found[name].file))
         found[name] = page
     for path in sorted(folder.glob("*/[!_]*.py")):
         if path.parent.name != "facts" and path.stem.replace("_", "-") not in found:
             raise UserError(
-                Text(
+                translated(
                     "hazards/{theme}/{code}: it has no page {page} beside it: `gonogo hazards --new NAME --code` "
-                    "writes both",
-                    "hazards/{theme}/{code}：同目录下没有页面 {page}：`gonogo hazards --new NAME --code` 会生成两者",
+                    "writes both"
                 ).format(theme=path.parent.name, code=path.name, page=f"{path.stem}.md")
             )
     return [found[name] for name in sorted(found)]

@@ -31,18 +31,18 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 Head = TypeVar("Head", bound=msgspec.Struct)
 
 HEADINGS = (
-    Text("What happens", "现象"),
-    Text("Why", "原因"),
-    Text("Example", "示例"),
-    Text("Cure", "解决办法"),
-    Text("When it is safe", "何时安全"),
-    Text("Sources", "来源"),
+    translated("What happens"),
+    translated("Why"),
+    translated("Example"),
+    translated("Cure"),
+    translated("When it is safe"),
+    translated("Sources"),
 )
 """The sections of a page, in order; each heading is a line of its own, ``## heading``."""
 ENGLISH, CHINESE = "# English", "# 中文"
@@ -110,7 +110,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         """What it is and why, as one paragraph: the page's first line and its section ``Why``."""
         first = Text(*(self.text(language).partition("\n")[0] for language in ("en", "zh")))
         why = Text(*(_one_line(self.section("Why", language)) for language in ("en", "zh")))
-        return Text("{first} {why}", "{first}{why}").format(first=first, why=why)
+        return translated("{first} {why}").format(first=first, why=why)
 
     @property
     def cure(self) -> Text:
@@ -135,15 +135,14 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
             if key not in self.head and any("{" in text.en + text.zh or "}" in text.en + text.zh for text in taken):
                 self.refuse(
                     "## Why" if key == "cause" else "## Cure",
-                    Text(
-                        "a brace would stand for a value in a finding: write {key} into the head, or no brace",
-                        "花括号在报告中表示取值：请把 {key} 写入文件头，或不用花括号",
+                    translated(
+                        "a brace would stand for a value in a finding: write {key} into the head, or no brace"
                     ).format(key=key),
                 )
         for key, text in _texts_in(self.head):
             for language in ("en", "zh"):
                 if not text[language].strip():
-                    self.refuse(f"{key}.{language}", Text("is empty: write it", "为空：请写入"))
+                    self.refuse(f"{key}.{language}", translated("is empty: write it"))
 
     def _converted(self, kind: type[Head], value_of: Callable[[type, Any], Any]) -> Head:
         try:
@@ -154,9 +153,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
 
     def refuse(self, key: str, why: Text) -> NoReturn:
         """Raise a UserError that names the page's file, the key and what is wrong."""
-        raise UserError(
-            Text("{file}: {key}: {why}", "{file}：{key}：{why}").format(file=self.file, key=key or "+++", why=why)
-        )
+        raise UserError(translated("{file}: {key}: {why}").format(file=self.file, key=key or "+++", why=why))
 
     def check_both_languages(self) -> None:
         """Raise UserError where a part lacks a section, or where the two parts don't list the same."""
@@ -164,11 +161,11 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
             part = self.english if language == "en" else self.chinese
             wanted = [one.in_language(language) for one in HEADINGS if language == "en" or one != _EXAMPLE]
             if not part.partition("\n")[0].strip() or part.startswith("#"):
-                self.refuse(start, Text("begin with a line that says what it is", "请以一行概述开头"))
+                self.refuse(start, translated("begin with a line that says what it is"))
             if _SECTION.findall(part) != wanted:
                 self.refuse(
                     start,
-                    Text("its sections are to be {wanted}, in this order", "各节应依次为 {wanted}").format(
+                    translated("its sections are to be {wanted}, in this order").format(
                         wanted=", ".join(f"## {one}" for one in wanted)
                     ),
                 )
@@ -176,20 +173,16 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         if not self.sources or listed != len(self.sources):
             self.refuse(
                 f"## {HEADINGS[-1].en}",
-                Text(
+                translated(
                     "{count} sources `- https://…: what it shows`, and {listed} `- …` in the Chinese part: give at "
-                    "least one, and as many there",
-                    "英文部分有 {count} 个来源（`- https://…: 说明`），中文部分有 {listed} 个 `- …`：至少写一个，且数目"
-                    "要相同",
+                    "least one, and as many there"
                 ).format(count=len(self.sources), listed=listed),
             )
         cures = [len(_items(self.section(_CURE.en, language))) for language in ("en", "zh")]
         if cures[0] != cures[1]:
             self.refuse(
                 f"## {_CURE.en}",
-                Text(
-                    "{en} items in English, {zh} in Chinese: write as many", "英文 {en} 条，中文 {zh} 条：请写同样多条"
-                ).format(en=cures[0], zh=cures[1]),
+                translated("{en} items in English, {zh} in Chinese: write as many").format(en=cures[0], zh=cures[1]),
             )
 
     def _refuse(self, message: str, kind: type[msgspec.Struct]) -> NoReturn:
@@ -198,19 +191,14 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
         where, said = (at[1], message[: at.start()]) if at else ("", message)
         named = re.search(r"`(\w+)`", said)
         if named and said.startswith("Object missing"):
-            self.refuse(
-                ".".join(filter(None, (where, named[1]))),
-                Text("is missing: write it into the head", "缺失：请写入文件头"),
-            )
+            self.refuse(".".join(filter(None, (where, named[1]))), translated("is missing: write it into the head"))
         if named and said.startswith("Object contains unknown"):
             known = _keys_at(kind, where)
             self.refuse(
                 ".".join(filter(None, (where, named[1]))),
-                Text("there is no such key; known here: {known}", "没有这个键；此处可用：{known}").format(
-                    known=", ".join(known)
-                ),
+                translated("there is no such key; known here: {known}").format(known=", ".join(known)),
             )
-        self.refuse(where, Text("{said}: fix the value", "{said}：请改正该值").format(said=said))
+        self.refuse(where, translated("{said}: fix the value").format(said=said))
 
 
 def _toml(text: str) -> dict[str, Any]:
@@ -237,17 +225,15 @@ def read_page(
     if parts is None:
         empty.refuse(
             "",
-            Text(
+            translated(
                 "a page is a head between two lines +++, a part under the line `{english}` and one under the line "
-                "`{chinese}`; `gonogo hazards --new NAME` writes one to fill in",
-                "页面由两行 +++ 之间的文件头、`{english}` 行之下的部分和 `{chinese}` 行之下的部分组成；可用 "
-                "`gonogo hazards --new NAME` 生成一个",
+                "`{chinese}`; `gonogo hazards --new NAME` writes one to fill in"
             ).format(english=ENGLISH, chinese=CHINESE),
         )
     try:
         head = _toml(f"\n{parts['head']}")  # so that lines are numbered as in the file
     except ValueError as error:
-        empty.refuse("", Text("no TOML: {error}", "不是 TOML：{error}").format(error=error))
+        empty.refuse("", translated("no TOML: {error}").format(error=error))
     named = {**(shared or {}), **head.pop("shared", {})}
     page = HazardPage(name, theme, {}, parts["english"].strip(), parts["chinese"].strip(), has_code)
     page.head.update({key: _with_shared(value, named, page, key) for key, value in head.items()})
@@ -261,9 +247,7 @@ def read_shared(text: str, theme: str) -> dict[str, Any]:
         return _toml(text)
     except ValueError as error:
         file = f"hazards/{theme}/_shared.toml"
-        raise UserError(
-            Text("{file}: no TOML: {error}", "{file}：不是 TOML：{error}").format(file=file, error=error)
-        ) from None
+        raise UserError(translated("{file}: no TOML: {error}").format(file=file, error=error)) from None
 
 
 def _with_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: str) -> Any:
@@ -280,10 +264,7 @@ def _with_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: str)
     if reference is None:
         return value
     if reference[1] not in shared:
-        page.refuse(
-            key,
-            Text("{value} is not in [shared]: write it there", "[shared] 中没有 {value}：请写入").format(value=value),
-        )
+        page.refuse(key, translated("{value} is not in [shared]: write it there").format(value=value))
     return shared[reference[1]]
 
 

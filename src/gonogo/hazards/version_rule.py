@@ -39,7 +39,19 @@ from gonogo.hazards.facts.installed import (
 )
 from gonogo.hazards.hazard import Declared
 from gonogo.hazards.page import HazardPage
-from gonogo.hazards.rule import Certainty, Environment, Field, Finding, Findings, Hazard, Run, Severity, Span, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    Field,
+    Finding,
+    Findings,
+    Hazard,
+    Run,
+    Severity,
+    Span,
+    Text,
+    translated,
+)
 
 if TYPE_CHECKING:
     from gonogo.evidence.environment.environment import Environment
@@ -188,25 +200,18 @@ class BuiltForOtherTorch(Hazard):
                 continue
             fitting = versions_for_torch(package, environment)
             installed = environment.complete or not from_file(environment, package)
-            label = Text("built for torch {torch}", "针对 torch {torch} 编译").format(torch=row.torch.lstrip("="))
+            label = translated("built for torch {torch}").format(torch=row.torch.lstrip("="))
             yield self.finding(
-                Text(
-                    "{package} goes with torch{wanted}, and {torch} is beside it: {effect}.",
-                    "{package} 对应 torch{wanted}，而一同安装的是 {torch}：{effect}。",
-                ).format(
+                translated("{package} goes with torch{wanted}, and {torch} is beside it: {effect}.").format(
                     package=describe_package(environment, package),
                     wanted=row.torch,
                     torch=describe_package(environment, "torch"),
-                    effect=self.effect
-                    if installed
-                    else Text("pip finds no way to install both", "pip 无法同时安装两者"),
+                    effect=self.effect if installed else translated("pip finds no way to install both"),
                 ),
                 certainty=Certainty.LIKELY,
                 cure=pip_install(package, fitting)
                 if fitting
-                else Text("Install the release of {package} for that torch", "安装对应该 torch 的 {package}").format(
-                    package=package
-                ),
+                else translated("Install the release of {package} for that torch").format(package=package),
                 spans=(span_of(environment, package, label), span_of(environment, "torch")),
                 fixes=version_fix(environment, package, fitting) if fitting else (),
             )
@@ -250,16 +255,13 @@ class NotInstalled(Hazard):
         if not in_file and not accelerator_here():
             return  # files are checked on a machine that doesn't train
         words = {"package": packages[0], "asked": asked[0]}
-        without = Text("the listing has torch, and no {package}", "清单中有 torch，没有 {package}")
-        confirm = Text("pip show {package} finds nothing where it trains", "在训练环境中 pip show {package} 找不到")
+        without = translated("the listing has torch, and no {package}")
+        confirm = translated("pip show {package} finds nothing where it trains")
         yield self.finding(
             self.cause.format(**words),
             certainty=Certainty.CERTAIN if in_file else Certainty.POSSIBLE,
             severity=Severity.ERROR if in_file else Severity.WARNING,
-            cure=(
-                Text("pip install {package}", "执行 pip install {package}").format(**words),
-                *(cure.format(**words) for cure in self.cures),
-            ),
+            cure=(translated("pip install {package}").format(**words), *(cure.format(**words) for cure in self.cures)),
             spans=(asked[1].span(), span_of(environment, "torch", without.format(**words))),
             confirm=() if in_file else confirm.format(**words),
         )
@@ -294,18 +296,13 @@ def pair_finding(
         "has": describe_package(environment, package),
         "effect": effect,
     }
-    requires = Text("{asking} requires {package}{specifier}", "{asking} 要求 {package}{specifier}")
+    requires = translated("{asking} requires {package}{specifier}")
     return hazard.finding(
-        Text(
-            "{asking} requires {package}{specifier}, and {has} is beside it: {effect}.",
-            "{asking} 要求 {package}{specifier}，而一同安装的是 {has}：{effect}。",
-        ).format(**words),
+        translated("{asking} requires {package}{specifier}, and {has} is beside it: {effect}.").format(**words),
         certainty=certainty,
         cure=(
             pip_install(package, specifier),
-            Text("Or take the release of {name} that goes with {has}", "或改用与 {has} 相配的 {name} 版本").format(
-                **words
-            ),
+            translated("Or take the release of {name} that goes with {has}").format(**words),
         ),
         spans=(span_of(environment, package), span_of(environment, asking, requires.format(**words))),
         fixes=version_fix(environment, package, specifier),

@@ -11,32 +11,23 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Text, translated
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import hazard_of, left_in_log
 
-_CURE = Text(
-    "Look at the full log; if this is the cause, `gonogo explain {name}` describes the fix",
-    "请查看完整日志；若确为此问题，`gonogo explain {name}` 说明如何解决",
-)
-_NO_LAST_LINE = Text("The traceback's last line, which is missing here", "调用栈的最后一行（此处缺失）")
-_NO_REST = Text(
-    "The lines around it, which are missing here: the traceback above, or the message's first line",
-    "它前后的内容（此处缺失）：上面的调用栈，或报错信息的第一行",
-)
-_ENDS_AT = Text(
+_CURE = translated("Look at the full log; if this is the cause, `gonogo explain {name}` describes the fix")
+_NO_LAST_LINE = translated("The traceback's last line, which is missing here")
+_NO_REST = translated("The lines around it, which are missing here: the traceback above, or the message's first line")
+_ENDS_AT = translated(
     "The log ends at {file}, in {function}, before the line that names the error. This is the error most "
-    "often raised there.",
-    "日志在 {file} 的 {function} 处中断，没有给出异常的那一行。此处最常抛出的就是这个问题。",
+    "often raised there."
 )
-_LINE_LEFT = Text(
-    "The log is truncated: this line usually comes with this failure, but the line that would confirm it is missing.",
-    "日志不完整：这一行通常与此问题一起出现，但能确认它的内容不在其中。",
+_LINE_LEFT = translated(
+    "The log is truncated: this line usually comes with this failure, but the line that would confirm it is missing."
 )
-_LIKE_ITS_CASES = Text(
+_LIKE_ITS_CASES = translated(
     "The log ends before the line that names the error. Of all known failures, this one's traceback "
-    "matches the remaining frames best.",
-    "日志在给出异常的那一行之前中断。在 gonogo 已知的问题中，此问题的调用栈与这里留下的各帧最为相符。",
+    "matches the remaining frames best."
 )
 LEFT_IN_A_CUT_LOG = (_LINE_LEFT, _LIKE_ITS_CASES)
 """Causes of findings that a cut log only suggests."""

@@ -22,7 +22,7 @@ from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import REFUSED_CALL, last_outside_torch
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.installed import installed_version
 
@@ -58,45 +58,34 @@ _API = re.compile(
 _QUOTED = re.compile(r"[\"']([A-Za-z][\w.-]*)(?:\[[\w,-]*\])?\s*((?:[<>=!~]=?=?\s*[\w.*]+\s*,?\s*)*)(?:;[^\"']*)?[\"']")
 
 _LACKS = re.compile(r"cannot import name '\w+' from '([\w.]+)'|module '([\w.]+)' has no attribute")
-_NOT_INSTALLED = Text(
+_NOT_INSTALLED = translated(
     "{package} is not installed here, but {file} requires it: pip install {package}, or rehearse with "
-    "--environment {file}",
-    "本机没有安装 {package}，而 {file} 要求安装它：请 pip install {package}，或用 --environment {file} 排练",
+    "--environment {file}"
 )
-_NOBODY_SAYS = Text(
+_NOBODY_SAYS = translated(
     "{package} is not installed here, and no file of the project lists the run's packages: pip install "
-    "{package} (or its pip name), or rehearse with --environment FILE, a list of the run's packages",
-    "本机没有安装 {package}，项目中也没有文件说明运行所用的 Python 装有什么：请 pip install {package}（或 pip 所用的"
-    "名称），或用 --environment FILE 给出运行的软件包清单",
+    "{package} (or its pip name), or rehearse with --environment FILE, a list of the run's packages"
 )
-_ITSELF = Text(
+_ITSELF = translated(
     "{package} is this project itself ({file}), which is not installed here: pip install -e {folder}, or "
-    "run gonogo prepare -- COMMAND once",
-    "{package} 就是本项目（{file}），而本机没有安装它：请 pip install -e {folder}，或先执行 gonogo prepare -- 命令，"
-    "之后排练会找到它",
+    "run gonogo prepare -- COMMAND once"
 )
-_OTHER_VERSION = Text(
+_OTHER_VERSION = translated(
     "{file} requires {wanted}, but {have} is installed here: rehearse with --environment {file}, or "
-    "--with {name}==VERSION",
-    "{file} 要求 {wanted}，而本机是 {have}：请用 --environment {file} 排练，或用 --with {name}==版本",
+    "--with {name}==VERSION"
 )
-_NIGHTLY = Text(
+_NIGHTLY = translated(
     "{file} requires a nightly build of torch, but {have} is installed here: rehearse in an environment "
-    "with that build, with --environment none",
-    "{file} 要求安装 torch 的 nightly 版本，而本机是 {have}：请在装有该版本的环境中用 --environment none 排练",
+    "with that build, with --environment none"
 )
-_OF_ANOTHER_TIME = Text(
+_OF_ANOTHER_TIME = translated(
     "{file} requires {wanted}, but {have} is installed here: this is not the run's Python, so its "
     "{package} may be another version as well: run gonogo prepare -- COMMAND, or rehearse with "
-    "--environment {file}",
-    "{file} 要求 {wanted}，而本机是 {have}：此 Python 并非运行所用的环境，其 {package} 也可能是另一时期的版本："
-    "请执行 gonogo prepare -- 命令，或用 --environment {file} 排练",
+    "--environment {file}"
 )
-_LAID_OVER = Text(
+_LAID_OVER = translated(
     "{laid} was installed over this Python's other packages, which may be too new for it: pin those too, by "
-    "--with, or rehearse in the run's own environment",
-    "{laid} 叠加安装在当前 Python 的其他软件包之上，后者对它而言可能过新：请用 --with 一并指定，或在真实"
-    "训练的环境中排练",
+    "--with, or rehearse in the run's own environment"
 )
 
 

@@ -12,19 +12,18 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.prepared import FOLDER, MANIFEST, Prepared, read_prepared
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 _KEPT = ("models", "data", "media")
 """What a table's names lead to; packages are each launch's own."""
 _PLACES = ("models", "datasets", "paths", "addresses")
 _NAMES = (*_PLACES, "chosen")
-_NOT_OURS = Text(
-    "{folder} exists but was not created by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere",
-    "{folder} 已存在，且不是 gonogo prepare 生成的（其中没有 {manifest}）：请移走它，或换一个目录",
+_NOT_OURS = translated(
+    "{folder} exists but was not created by gonogo prepare (it has no {manifest}): move it away, or prepare elsewhere"
 )
-_NO_UTF_8 = Text("a path that it would name is not UTF-8 text", "其中要记录的一个路径不是 UTF-8 文本")
-_CANNOT_WRITE = Text("can't write to {folder}: {why}", "无法写入 {folder}：{why}")
+_NO_UTF_8 = translated("a path that it would name is not UTF-8 text")
+_CANNOT_WRITE = translated("can't write to {folder}: {why}")
 
 
 def check_folder(parent: Path) -> Path:
@@ -33,7 +32,7 @@ def check_folder(parent: Path) -> Path:
     if os.path.lexists(folder) and (folder.is_symlink() or not (folder / MANIFEST).is_file()):
         raise UserError(_NOT_OURS.format(folder=FOLDER, manifest=MANIFEST))
     if not os.access(parent, os.W_OK):
-        why = Text("its parent folder is not writable", "其父目录不可写")
+        why = translated("its parent folder is not writable")
         raise UserError(_CANNOT_WRITE.format(folder=FOLDER, why=why))
     return folder
 

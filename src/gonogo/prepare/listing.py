@@ -16,7 +16,7 @@ from gonogo.evidence.paths import exists, is_file, is_folder
 from gonogo.evidence.published.datasets import published_dataset
 from gonogo.evidence.published.models import PublishedModel, close_names, published_model
 from gonogo.evidence.run import Run
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.prepare import axolotl
 from gonogo.prepare.columns import (
     columns_in,
@@ -42,57 +42,37 @@ _MAX_UNSTATED_TOKENS = 2048
 _HUB_OPTIONS = frozenset({"dataset_name", "dataset_id", "dataset", "model_name", "model_id", "eval_dataset"})
 _SWIFT_DATA = re.compile(r"^(?:HF::|MS::)?(?P<name>[^:#]+)(?::(?P<subset>[^#]*))?(?:#\d+)?$")
 
-_AS_PUBLISHED = Text(
+_AS_PUBLISHED = translated(
     "{name} from its published config, without weights; its tokenizer has the published size and special "
-    "tokens but is untrained",
-    "按公开的 {name} 生成（不含权重）；分词器的大小与特殊 token 与公开的一致，但未经训练",
+    "tokens but is untrained"
 )
-_WITHOUT_TOKENIZER = Text("{name} from its published config, without weights", "按公开的 {name} 生成（不含权重）")
-_NOT_PUBLISHED = Text(
+_WITHOUT_TOKENIZER = translated("{name} from its published config, without weights")
+_NOT_PUBLISHED = translated(
     "not in gonogo's table of published models{close}: choose a similar one (--model "
     "{name}=PUBLISHED-NAME), or download its config and tokenizer (hf download {name} --exclude "
-    "*.safetensors *.bin)",
-    "gonogo 的公开模型表中没有它{close}：请指定相近的模型（--model {name}=公开模型名），"
-    "或下载它的配置和分词器（hf download {name} --exclude '*.safetensors' '*.bin'）",
+    "*.safetensors *.bin)"
 )
-_FILES_NOT_PUBLISHED = Text(
+_FILES_NOT_PUBLISHED = translated(
     "not in gonogo's table of published models{close}: choose a similar one (--model "
-    "{name}=PUBLISHED-NAME), or download what the program asked for (hf download {name} {files})",
-    "gonogo 的公开模型表中没有它{close}：请指定相近的模型（--model {name}=公开模型名），"
-    "或下载程序所请求的文件（hf download {name} {files}）",
+    "{name}=PUBLISHED-NAME), or download what the program asked for (hf download {name} {files})"
 )
-_PATH_UNTOLD = Text(
-    "can't determine from the name which model this is{close}: choose it with --model {name}=PUBLISHED-NAME",
-    "从名称看不出该处应是哪个模型{close}：请用 --model {name}=公开模型名 指定",
+_PATH_UNTOLD = translated(
+    "can't determine from the name which model this is{close}: choose it with --model {name}=PUBLISHED-NAME"
 )
-_ROWS = Text("generated rows ({format})", "生成的数据行（{format}）")
-_KNOWN_ROWS = Text("generated rows with the published columns: {columns}", "按公开的列生成数据行：{columns}")
-_NO_FORMAT = Text("can't determine from the files which columns the program reads", "从文件中看不出程序读取哪些列")
-_VARIABLE = Text(
-    "the program reads it with os.environ[…], but no file of the launch sets it: export it",
-    "程序用 os.environ[…] 读取它，而启动文件没有设置：请 export",
-)
-_UNSET_IN_SHELL = Text(
-    "the launch script uses it without setting it: export it (otherwise it is empty)",
-    "启动脚本使用了它而没有设置：请 export（没有设置时为空）",
-)
-_MEDIA = Text("a folder with generated images", "含生成图片的目录")
+_ROWS = translated("generated rows ({format})")
+_KNOWN_ROWS = translated("generated rows with the published columns: {columns}")
+_NO_FORMAT = translated("can't determine from the files which columns the program reads")
+_VARIABLE = translated("the program reads it with os.environ[…], but no file of the launch sets it: export it")
+_UNSET_IN_SHELL = translated("the launch script uses it without setting it: export it (otherwise it is empty)")
+_MEDIA = translated("a folder with generated images")
 _SUFFIXES_WITHOUT_ROWS = frozenset({
     ".pkl", ".pickle", ".pt", ".pth", ".ckpt", ".safetensors", ".gguf", ".onnx", ".npy", ".npz", ".h5", ".hdf5",
     ".arrow", ".mdb", ".tar", ".zip", ".gz", ".zst", ".model", ".vocab", ".so",
 })  # fmt: skip
-_NO_ROWS = Text(
-    "files of this kind are not generated: put the output of the preceding step there",
-    "不生成这类文件：请放入上一步得到的文件",
-)
+_NO_ROWS = translated("files of this kind are not generated: put the output of the preceding step there")
 _SETTINGS = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
-_NO_SETTINGS = Text(
-    "a settings file, which can't be generated: is the path right?", "这是设置文件，无法生成：路径是否正确？"
-)
-_UNTOLD = Text(
-    "can't be determined from the files; found out by running the program to its first batch",
-    "仅凭文件无法确定；运行程序到第一个批次时查明",
-)
+_NO_SETTINGS = translated("a settings file, which can't be generated: is the path right?")
+_UNTOLD = translated("can't be determined from the files; found out by running the program to its first batch")
 
 
 def list_of(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[RequiredInput]:
@@ -197,9 +177,7 @@ def required_model(
 def alike(name: str) -> Text:
     """Published names that look like one that is not, in brackets; empty where there are none."""
     close = close_names(name)
-    return (
-        Text(" (similar: {names})", "（相近的有：{names}）").format(names=", ".join(close)) if close else Text("", "")
-    )
+    return translated(" (similar: {names})").format(names=", ".join(close)) if close else Text("", "")
 
 
 def published(name: str, options: PrepareOptions) -> PublishedModel | None:
@@ -377,7 +355,7 @@ def _of_llamafactory(run: Run, named: Named, folder: Path, options: PrepareOptio
             yield RequiredInput("data", hub, named.place, None, "can-be-made", why=why, columns=columns)
 
 
-_NO_ENTRY = Text("{folder}/dataset_info.json has no entry {name}", "{folder}/dataset_info.json 中没有 {name} 这一项")
+_NO_ENTRY = translated("{folder}/dataset_info.json has no entry {name}")
 
 
 def _columns_of_entry(entry: dict[str, Any]) -> tuple[str, ...]:

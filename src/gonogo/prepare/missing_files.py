@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from gonogo.evidence.rehearsal.record import Failure
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 OF_THE_PROJECT = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
 """How the names of files end that come with a project's code."""
@@ -28,22 +28,17 @@ _NO_FILE = re.compile(
     r"|(?:unable to open file: name = |Not found: )['\"](?P<named>[^'\"\n]+)['\"]"  # h5py, SentencePiece
     r"|Unable to find ['\"](?P<sought>/[^'\"\n]+)['\"]"  # datasets
 )
-_NO_CHECKPOINT = Text(
+_NO_CHECKPOINT = translated(
     "it resumes from {path}, which has no checkpoint on this machine but may have one on the target "
     "machine: copy the checkpoint there, or rehearse without resuming (on a first start, the real run "
-    "would fail the same way)",
-    "它要从 {path} 恢复训练，本机该处没有 checkpoint，而目标机器上可能有：请把 checkpoint 复制到该处，或"
-    "去掉恢复选项再排练（若是首次启动，真实训练也会出现同样的错误）",
+    "would fail the same way)"
 )
-NO_SUCH_FILE = Text(
+NO_SUCH_FILE = translated(
     "{path} does not exist on this machine, but may on the target machine: copy it, or a few rows in the "
-    "same format, to that path (gonogo prepare -- COMMAND generates what it can)",
-    "{path} 不在本机，而运行所在的机器上可能有：请在该处放入它，或放入几行同样格式的数据或其副本"
-    "（gonogo prepare -- 命令 会生成能生成的部分）",
+    "same format, to that path (gonogo prepare -- COMMAND generates what it can)"
 )
-NO_PROGRAM = Text(
-    "the program {path} is not installed on this machine, but may be on the target machine: install it here too",
-    "本机没有安装程序 {path}，而运行所在的机器上可能有：请在本机也安装它",
+NO_PROGRAM = translated(
+    "the program {path} is not installed on this machine, but may be on the target machine: install it here too"
 )
 
 

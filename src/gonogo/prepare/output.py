@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 from gonogo.evidence.prepared import FOLDER
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.sources import shown as without_password
 from gonogo.prepare.prepare import Preparation
@@ -20,76 +20,60 @@ from gonogo.report.page import cells
 FORMATS = ("text", "json")
 
 _KINDS = {
-    "model": Text("model", "模型"),
-    "data": Text("data", "数据"),
-    "media": Text("media", "媒体"),
-    "variable": Text("environment variable", "环境变量"),
+    "model": translated("model"),
+    "data": translated("data"),
+    "media": translated("media"),
+    "variable": translated("environment variable"),
 }
 _STATES = {
-    "here": Text("present", "已有"),
-    "made": Text("generated", "已生成"),
-    "can-be-made": Text("can be generated", "可生成"),
-    "missing": Text("MISSING", "缺失"),
-    "unknown": Text("unknown", "未知"),
+    "here": translated("present"),
+    "made": translated("generated"),
+    "can-be-made": translated("can be generated"),
+    "missing": translated("MISSING"),
+    "unknown": translated("unknown"),
 }
 _PARTS = {
-    "configuration": Text("configuration", "配置"),
-    "tokenizer": Text("tokenizer", "分词器"),
-    "processor": Text("processor", "处理器"),
-    "chat template": Text("chat template", "对话模板"),
+    "configuration": translated("configuration"),
+    "tokenizer": translated("tokenizer"),
+    "processor": translated("processor"),
+    "chat template": translated("chat template"),
 }
-_NOTHING = Text("the files of the launch name no models or data", "启动文件中没有给出模型或数据")
-_WRITTEN = Text(
+_NOTHING = translated("the files of the launch name no models or data")
+_WRITTEN = translated(
     "written: {folder}/ (at least {rows} rows per data set, about {tokens} tokens each); gonogo rehearse "
-    "uses it automatically",
-    "已写入：{folder}/（每个数据集至少 {rows} 行，每行约 {tokens} 个 token）；gonogo rehearse 会自动使用它",
+    "uses it automatically"
 )
-_MODELS_WRITTEN = Text(
-    "written: {folder}/; rehearsals in this folder find it by the model's name",
-    "已写入：{folder}/；在此目录中排练时会按模型名称自动找到它",
+_MODELS_WRITTEN = translated("written: {folder}/; rehearsals in this folder find it by the model's name")
+_MODELS_NEXT = translated(
+    "next: gonogo prepare -- COMMAND for a launch that uses it, or gonogo rehearse --synthetic-batch {name}"
 )
-_MODELS_NEXT = Text(
-    "next: gonogo prepare -- COMMAND for a launch that uses it, or gonogo rehearse --synthetic-batch {name}",
-    "下一步：对使用它的启动命令运行 gonogo prepare -- 命令，或 gonogo rehearse --synthetic-batch {name}",
-)
-_NOT_WRITTEN = Text("nothing written: nothing to generate", "没有写入任何内容：没有需要生成的")
-_LISTED = Text(
-    "nothing written (--list); run without --list to generate it", "没有写入任何内容（--list）；去掉 --list 即可生成"
-)
-_RAN_TO_FIRST_BATCH = Text("the program ran up to its first batch", "程序已运行到第一个批次")
-_ENDED = Text("the program ended before its first batch: {why}", "程序在第一个批次之前结束：{why}")
-_ENVIRONMENT = Text(
+_NOT_WRITTEN = translated("nothing written: nothing to generate")
+_LISTED = translated("nothing written (--list); run without --list to generate it")
+_RAN_TO_FIRST_BATCH = translated("the program ran up to its first batch")
+_ENDED = translated("the program ended before its first batch: {why}")
+_ENVIRONMENT = translated(
     "packages: as {files} requires ({file}); rehearsals use them automatically, --environment none uses "
-    "the installed ones",
-    "软件包：按 {files} 的要求（{file}）；排练会自动使用，--environment none 则使用已安装的",
+    "the installed ones"
 )
-_ADDED = Text(
-    "additional packages that the launch needs: {names} (pip install them on the target machine too)",
-    "启动还需要的软件包：{names}（目标机器上也要 pip install）",
+_ADDED = translated("additional packages that the launch needs: {names} (pip install them on the target machine too)")
+_INSTALLED = translated("packages: what {files} requires is installed")
+_OWN = translated("the project's own package {name}: imported from {source}, as after pip install -e . --no-deps")
+_NOT_AS_ASKED = translated("not as required: {what}: {why}")
+_FROM_ADDRESS = translated(
+    "packages from URLs (fetched from there or missing, never replaced by the index's package of that name): {names}"
 )
-_INSTALLED = Text("packages: what {files} requires is installed", "软件包：{files} 要求的均已安装")
-_OWN = Text(
-    "the project's own package {name}: imported from {source}, as after pip install -e . --no-deps",
-    "项目自身的包 {name}：取自 {source}，相当于 pip install -e . --no-deps",
+_NOT_FOLLOWED = translated(
+    "ignored: {line} (packages are installed only from the indexes in your own pip and uv configuration)"
 )
-_NOT_AS_ASKED = Text("not as required: {what}: {why}", "与要求不同：{what}：{why}")
-_FROM_ADDRESS = Text(
-    "packages from URLs (fetched from there or missing, never replaced by the index's package of that name): {names}",
-    "来自 URL 的软件包（只从该地址获取，否则缺失，绝不用索引中的同名包代替）：{names}",
-)
-_NOT_FOLLOWED = Text(
-    "ignored: {line} (packages are installed only from the indexes in your own pip and uv configuration)",
-    "已忽略：{line}（软件包只从你自己的 pip 和 uv 配置的索引安装）",
-)
-_NEXT = Text("next: gonogo rehearse {options}-- {command}", "下一步：gonogo rehearse {options}-- {command}")
-_SKIPPED = Text("not checked: {what}: {why}", "未检查：{what}：{why}")
+_NEXT = translated("next: gonogo rehearse {options}-- {command}")
+_SKIPPED = translated("not checked: {what}: {why}")
 
 
 def known_format(name: str) -> str:
     """The name, if a list is written so. Raises UserError that names those there are."""
     if name not in FORMATS:
         raise UserError(
-            Text("--format {name}: a list can be written as {known}", "--format {name}：清单只支持 {known}").format(
+            translated("--format {name}: a list can be written as {known}").format(
                 name=repr(name), known=", ".join(FORMATS)
             )
         )

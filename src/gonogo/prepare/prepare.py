@@ -24,7 +24,7 @@ from gonogo.evidence.rehearsal.record import Failure, Missed, RankRecord
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Skipped, Text
+from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.columns import columns_in
 from gonogo.prepare.environment_mismatch import missing_packages
@@ -64,10 +64,7 @@ _TOO_FEW = re.compile(
     r"|Index (\d+) out of range for dataset of size"
 )
 _SPLIT = re.compile(r"Unknown split \"(\w+)\"")
-_MODEL_UNKNOWN = Text(
-    "--model {name}: not in gonogo's table of published models{close}",
-    "--model {name}：gonogo 的公开模型表中没有它{close}",
-)
+_MODEL_UNKNOWN = translated("--model {name}: not in gonogo's table of published models{close}")
 
 
 class InEnvironment(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any
 
 from gonogo.evidence.rehearsal.record import Failure, RankRecord
 from gonogo.evidence.run import Run
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.prepare.columns import rows_of_two_batches
 from gonogo.prepare.generated.data_files import data_file, picture, sound
 from gonogo.prepare.required_inputs import RequiredInput
@@ -24,7 +24,7 @@ FORMAT = "image-folder"
 _READS = b"ImageFolder"
 _SPLITS = ("train", "val", "validation", "test")
 _CLASSES = ("class_a", "class_b")
-_MADE = Text("a folder of generated images, one subfolder per class", "按类别分目录的生成图片")
+_MADE = translated("a folder of generated images, one subfolder per class")
 _ENDS = "txt|jsonl|json|parquet|csv|tsv"
 _SUFFIX = re.compile(rf"(?<![\w.])\*?(\.(?:{_ENDS}))\b|\b({_ENDS}) files?\b")
 _FILES = 4

@@ -14,7 +14,7 @@ from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, che
 from gonogo.evidence.rank_ends import ended_in_record
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, verdict_of
+from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
 from gonogo.judge.explained import Places
@@ -32,36 +32,31 @@ from gonogo.rehearse.request import RehearsalRequest, in_prepared_environment
 _MAX_PACKAGES = 3
 
 _ENDED = {
-    "raised": Text("the program raised an exception before reaching it", "程序在此之前抛出了异常"),
-    "out-of-memory": Text("the program ran out of memory before reaching it", "程序在此之前已耗尽显存或内存"),
-    "diverged": Text("the ranks had diverged before reaching it", "各 rank 的执行路径在此之前已不一致"),
-    "unsupported": Text("stopped earlier, at something that can't be rehearsed", "在此之前因遇到无法排练的内容而停止"),
-    "timed-out": Text(
-        "timed out before reaching it (raise --timeout SECONDS)", "在此之前已超时（用 --timeout 秒数 延长）"
-    ),
-    "killed": Text("the worker was killed before reaching it", "工作进程在此之前被终止"),
-    "interrupted": Text("the rehearsal was interrupted before reaching it", "排练在此之前被中断"),
-    "completed": Text("the program ended without reaching it", "程序没有执行到它就结束了"),
+    "raised": translated("the program raised an exception before reaching it"),
+    "out-of-memory": translated("the program ran out of memory before reaching it"),
+    "diverged": translated("the ranks had diverged before reaching it"),
+    "unsupported": translated("stopped earlier, at something that can't be rehearsed"),
+    "timed-out": translated("timed out before reaching it (raise --timeout SECONDS)"),
+    "killed": translated("the worker was killed before reaching it"),
+    "interrupted": translated("the rehearsal was interrupted before reaching it"),
+    "completed": translated("the program ended without reaching it"),
 }
-_NO_BATCH = Text(
+_NO_BATCH = translated(
     "not enough training data for one batch: there are fewer rows than all ranks need for a batch; add "
-    "more, or gonogo prepare --rows N",
-    "训练数据凑不成一个批次：本机的数据行少于所有 rank 一个批次所需；请放入更多数据，或 gonogo prepare --rows N",
+    "more, or gonogo prepare --rows N"
 )
 
-_SHORT = Text(
-    "usually the system's OOM killer: rehearse fewer ranks (--ranks 0), or use a machine with more memory",
-    "系统通常因内存不足而这样终止进程：请减少同时排练的 rank（--ranks 0），或换内存更大的机器",
+_SHORT = translated(
+    "usually the system's OOM killer: rehearse fewer ranks (--ranks 0), or use a machine with more memory"
 )
-_KEEP = Text(
+_KEEP = translated(
     "--keep DIR keeps its full output in DIR/rank-{rank}/output.log; the reason for which a library "
-    "ended the process here need not apply to the real run",
-    "--keep 目录 会把全部输出保存在 目录/rank-{rank}/output.log；库在此处终止进程的原因，运行中未必会出现",
+    "ended the process here need not apply to the real run"
 )
 _HOW = {
-    "raised": Text("raised an exception", "抛出了异常"),
-    "unsupported": Text("stopped at something that can't be rehearsed", "因遇到无法排练的内容而停止"),
-    "killed": Text("was killed", "被终止"),
+    "raised": translated("raised an exception"),
+    "unsupported": translated("stopped at something that can't be rehearsed"),
+    "killed": translated("was killed"),
 }
 
 
@@ -176,9 +171,9 @@ def _went_through(rank: RankRecord) -> bool:
 
 
 def _stopped_by(other: int, how: str) -> Text:
-    return Text(
-        "it waited for rank {other}, which {how} before reaching it", "它在等待 rank {other}，而后者在此之前{how}"
-    ).format(other=other, how=_HOW.get(how, Text("ended", "已经结束")))
+    return translated("it waited for rank {other}, which {how} before reaching it").format(
+        other=other, how=_HOW.get(how, translated("ended"))
+    )
 
 
 def _place(rank: RankRecord, folder: str) -> list[str]:
@@ -211,23 +206,19 @@ def _covered_items(record: RehearsalRecord, folder: str) -> Iterator[Text]:
         if rank.phases:
             alike.setdefault(_went(rank), []).append(rank.rank)
     for went, ranks in alike.items():
-        yield Text("{ranks}: {went}", "{ranks}：{went}").format(ranks=ranks_text(ranks), went=went)
+        yield translated("{ranks}: {went}").format(ranks=ranks_text(ranks), went=went)
     for one in dict.fromkeys(led for rank in record.ranks for led in rank.advanced_loops):
-        yield Text(
-            "{place}: `{test}`, with {counter} set from {before:,} to {value:,}",
-            "{place}：`{test}`，将 {counter} 由 {before:,} 设为 {value:,}",
-        ).format(
+        yield translated("{place}: `{test}`, with {counter} set from {before:,} to {value:,}").format(
             place=_seen_place(one.place, folder), test=one.text, counter=one.counter, before=one.before, value=one.value
         )
     for rank in record.ranks:
         if rank.workers:
-            yield Text("Ray: {workers}", "Ray：{workers}").format(workers=", ".join(rank.workers))
+            yield translated("Ray: {workers}").format(workers=", ".join(rank.workers))
     if len(record.ranks) > 1 and _is_compared(record):
         calls = max(sum(total.count for total in rank.collectives) for rank in record.ranks)
-        yield Text(
-            "{ranks} compared with each other at each of {calls:,} collective calls",
-            "{ranks} 在 {calls:,} 次集合通信中逐次相互比较",
-        ).format(ranks=ranks_text(rank.rank for rank in record.ranks), calls=calls)
+        yield translated("{ranks} compared with each other at each of {calls:,} collective calls").format(
+            ranks=ranks_text(rank.rank for rank in record.ranks), calls=calls
+        )
 
 
 def _seen_place(place: str, folder: str) -> str:
@@ -242,11 +233,10 @@ def _is_compared(record: RehearsalRecord) -> bool:
 def _went(rank: RankRecord) -> Text:
     phases = _names(rank.phases)
     if not _went_through(rank):
-        phases = Text("{phases} (not completed)", "{phases}（未完成）").format(phases=phases)
-    return Text(
-        "{phases}; {steps} optimizer steps, {operators:,} operators",
-        "{phases}；{steps} 次参数更新，{operators:,} 个算子",
-    ).format(phases=phases, steps=rank.steps, operators=rank.operators)
+        phases = translated("{phases} (not completed)").format(phases=phases)
+    return translated("{phases}; {steps} optimizer steps, {operators:,} operators").format(
+        phases=phases, steps=rank.steps, operators=rank.operators
+    )
 
 
 def _most_tokens(rank: RankRecord) -> int:
@@ -254,9 +244,8 @@ def _most_tokens(rank: RankRecord) -> int:
     return rank.as_run.tokens[1] if rank.as_run is not None and rank.as_run.tokens is not None else 0
 
 
-_STARTED_BY_PROGRAM = Text(
-    "the program starts them itself: use a launcher (torchrun --nproc_per_node …) to rehearse each",
-    "由程序自行启动：改用启动器运行（torchrun --nproc_per_node …）即可逐个排练",
+_STARTED_BY_PROGRAM = translated(
+    "the program starts them itself: use a launcher (torchrun --nproc_per_node …) to rehearse each"
 )
 
 
@@ -266,7 +255,7 @@ def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) ->
         for one in _skipped_by(rank, explained, folder):
             alike.setdefault(one, []).append(rank.rank)
     for (what, why), ranks in alike.items():  # what several ranks lack is said once
-        yield Skipped(Text("{ranks}: {what}", "{ranks}：{what}").format(ranks=ranks_text(ranks), what=what), why)
+        yield Skipped(translated("{ranks}: {what}").format(ranks=ranks_text(ranks), what=what), why)
     for cut in dict.fromkeys(cut for rank in record.ranks for cut in rank.left_out):
         path, colon, rest = cut.what.partition(":")
         shown = f"{seen_from(folder, path)}{colon}{rest}" if os.path.isabs(path) else cut.what
@@ -274,36 +263,30 @@ def _skipped_items(record: RehearsalRecord, explained: set[int], folder: str) ->
     run = {rank.rank for rank in record.ranks}
     if others := [rank for rank in range(record.world_size) if rank not in run]:
         yield Skipped(
-            Text("{count} of {world} ranks", "{world} 个 rank 中的 {count} 个").format(
-                count=len(others), world=record.world_size
-            ),
-            Text("not rehearsed (use --ranks all)", "未排练（使用 --ranks all 排练全部）")
-            if record.launched is None
-            else _STARTED_BY_PROGRAM,
+            translated("{count} of {world} ranks").format(count=len(others), world=record.world_size),
+            translated("not rehearsed (use --ranks all)") if record.launched is None else _STARTED_BY_PROGRAM,
         )
     if any(rank.workers for rank in record.ranks):
         yield Skipped(
-            Text("whether Ray's workers call the same collectives", "Ray 各 worker 的集合通信是否一致"),
-            Text("each worker was rehearsed separately", "每个 worker 各自单独排练"),
+            translated("whether Ray's workers call the same collectives"),
+            translated("each worker was rehearsed separately"),
         )
     if record.world_size > 1 and len(record.ranks) == 1:
         yield Skipped(
-            Text("whether the ranks call the same collectives", "各 rank 的集合通信是否一致"),
-            Text(
+            translated("whether the ranks call the same collectives"),
+            translated(
                 "only one rank was rehearsed, so there is nothing to compare: use --ranks all or --ranks "
-                "sample to find hangs",
-                "只排练了一个 rank，无从比较：--ranks all 或 --ranks sample 才能发现卡住",
+                "sample to find hangs"
             )
             if record.launched is None
             else _STARTED_BY_PROGRAM,
         )
     if tokens := max((_most_tokens(rank) for rank in record.ranks), default=0):
         yield Skipped(
-            Text("samples of more than {tokens:,} tokens", "超过 {tokens:,} 个 token 的样本").format(tokens=tokens),
-            Text(
+            translated("samples of more than {tokens:,} tokens").format(tokens=tokens),
+            translated(
                 "not tested; activations grow with length, so make sure that the longest samples are among "
-                "the rehearsed ones",
-                "未测试；激活随长度增长，请确保最长样本参与排练",
+                "the rehearsed ones"
             ),
         )
     chinese = record.skipped_zh or record.skipped
@@ -318,33 +301,30 @@ def _skipped_by(rank: RankRecord, explained: set[int], folder: str) -> Iterator[
         yield Text(what, what), Text(unsupported.why, unsupported.why_zh or unsupported.why)
     missing: Text | None = _names(_missing(rank)) if _missing(rank) else None
     if missing is None and not _went_through(rank):  # it ended before its settings could be read
-        last = _names(rank.phases[-1:]) if rank.phases else Text("startup", "启动")
-        missing = Text("everything after {last}", "{last}之后的全部内容").format(last=last)
+        last = _names(rank.phases[-1:]) if rank.phases else translated("startup")
+        missing = translated("everything after {last}").format(last=last)
     if missing is not None:
         why = _ENDED[rank.outcome] if rank.stopped_by is None else _stopped_by(*rank.stopped_by)
         if rank.outcome == "completed" and rank.empty_pass and not rank.steps:
             why = _NO_BATCH
         if rank.last_activity and rank.outcome != "completed":
-            why = Text("{why}; last activity: {activity}", "{why}；当时正在：{activity}").format(
+            why = translated("{why}; last activity: {activity}").format(
                 why=why, activity=_activity(rank.last_activity, _place(rank, folder))
             )
         yield missing, why
     if rank.outcome == "killed" and rank.events:  # how the worker ended, and the last that it printed
         last_words = "; ".join([rank.events[0], *rank.events[1:][-3:]])
         todo = _SHORT if "SIGKILL" in rank.events[0] else _KEEP
-        why = Text("{words}; {todo}", "{words}；{todo}").format(words=last_words, todo=todo.format(rank=rank.rank))
-        yield Text("a record", "记录"), why
+        why = translated("{words}; {todo}").format(words=last_words, todo=todo.format(rank=rank.rank))
+        yield translated("a record"), why
     if rank.failure and rank.rank not in explained and not rank.unsupported:
         frame = rank.failure.innermost("user") or rank.failure.innermost("library")
-        why = Text(
-            "it ended with {type} at {place}, which matches no known hazard: {message}",
-            "它以 {type} 结束（{place}），没有已知的隐患能解释：{message}",
-        ).format(
+        why = translated("it ended with {type} at {place}, which matches no known hazard: {message}").format(
             type=rank.failure.type,
             place=f"{seen_from(folder, frame.path)}:{frame.line}" if frame else "?",
             message=rank.failure.message,
         )
-        yield Text("a verdict", "结论"), why
+        yield translated("a verdict"), why
 
 
 def other_versions_pinned(record: RehearsalRecord, runs: Sequence[Run]) -> Iterator[Text]:
@@ -363,10 +343,9 @@ def other_versions_pinned(record: RehearsalRecord, runs: Sequence[Run]) -> Itera
         wanted = ", ".join(pair for pair, _ in pairs[:_MAX_PACKAGES]) + (", …" if len(pairs) > _MAX_PACKAGES else "")
         had = ", ".join(have for _, have in pairs[:_MAX_PACKAGES])
         if pairs:
-            yield Text(
+            yield translated(
                 "{file} requires {wanted}, but the rehearsal used {had}: use --environment {file} to "
-                "rehearse with the required version",
-                "{file} 要求 {wanted}，而排练使用的是 {had}：用 --environment {file} 可按其要求排练",
+                "rehearse with the required version"
             ).format(file=file, wanted=wanted, had=had)
 
 

@@ -22,7 +22,7 @@ from gonogo.check.static_findings import check_project
 from gonogo.evidence.prepared import FOLDER, OF, kept_in
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
-from gonogo.finding import Report, Skipped, Text, Verdict, verdict_of
+from gonogo.finding import Report, Skipped, Text, Verdict, translated, verdict_of
 from gonogo.finding.errors import UserError
 from gonogo.prepare.missing_imports import missing_imports
 from gonogo.prepare.packages.consent import NotAgreed, may_be_asked
@@ -40,27 +40,20 @@ from gonogo.rehearse.request import RehearsalRequest
 _ROWS = 64
 _KEPT = 20
 """Preparations that are kept, those of the launches rehearsed last."""
-_READING = Text("reading what the launch opens", "读取启动命令要打开的内容")
-_MAKING = Text("making what is not here: {names}", "生成本机没有的内容：{names}")
-_AGAIN = Text(
-    "second pass: the first one met something that is not here, which is made now",
-    "第二遍：第一遍遇到了本机没有的内容，现已生成",
+_READING = translated("reading what the launch opens")
+_MAKING = translated("making what is not here: {names}")
+_AGAIN = translated("second pass: the first one met something that is not here, which is made now")
+_OFFERED = translated(
+    "packages: the installed ones, though the project asks for others ({files}): --yes makes that environment, once"
 )
-_OFFERED = Text(
-    "packages: the installed ones, though the project asks for others ({files}): --yes makes that environment, once",
-    "软件包：使用已安装的，而项目要求的不同（{files}）：加上 --yes 即可创建该环境（只需一次）",
-)
-_EVERYTHING = Text("everything", "全部")
-_NOT_INSTALLED = Text(
+_EVERYTHING = translated("everything")
+_NOT_INSTALLED = translated(
     "{names}: not installed here, and the program imports it at its start; nothing was run: {option} takes it from the "
-    "index, for this rehearsal alone",
-    "{names}：本机没有安装，而程序一开始就导入它；没有运行任何内容：{option} 只为这次排练从索引取来",
+    "index, for this rehearsal alone"
 )
-_NOT_MADE = Text(
+_NOT_MADE = translated(
     "{names}: not installed here, though {files} asks for it, and the program imports it at its start; nothing was "
-    "run: --yes makes the environment that is asked for, once",
-    "{names}：本机没有安装，而 {files} 要求它，且程序一开始就导入它；没有运行任何内容：--yes 会创建所要求的环境，只需一"
-    "次",
+    "run: --yes makes the environment that is asked for, once"
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Report, Text, Verdict
+from gonogo.finding import Report, Text, Verdict, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.ranks import ranges_of, ranks_text
 from gonogo.finding.rehearsal import (
@@ -388,34 +388,24 @@ def _curves(before: _Rehearsal | None, after: _Rehearsal | None) -> tuple[CurveP
     return tuple(sorted(found, key=lambda pair: (pair.after.device == "cpu", pair.rank)))
 
 
-_NO_REPORT = Text(
-    "{label}{path}: not a rehearsal report: write one with gonogo rehearse --format json --output {path}",
-    "{label}{path}：不是排练报告：请用 gonogo rehearse --format json --output {path} 写出",
+_NO_REPORT = translated(
+    "{label}{path}: not a rehearsal report: write one with gonogo rehearse --format json --output {path}"
 )
-_VERDICT = Text("verdict", "结论")
-_PEAK = Text("reserved GPU memory of {ranks}", "{ranks} 的已预留显存")
-_HOST = Text("host memory per node", "每节点的主机内存")
-_PART = Text("{part}, {ranks}", "{ranks} 的{part}")
-_PARTS = {"allocated": Text("allocated", "已分配"), **CATEGORIES}
-_STEP = Text("time per step (estimate)", "每步耗时（估计）")
-_TOKENS = Text("tokens/s per GPU (estimate)", "每 GPU 每秒 token 数（估计）")
-_MACHINE = Text("GPUs", "GPU")
-_COMMAND = Text("command", "命令")
-_STEPS = Text("steps rehearsed", "排练的步数")
-_RANKS = Text("ranks rehearsed", "排练的 rank")
-_VERDICT_CHANGED = Text("the verdict is {now}, was {was}", "结论现在是 {now}，之前是 {was}")
-_GREW = Text("grew", "增加")
-_FELL = Text("fell", "减少")
-_MOVED = Text(
-    "the peak of {what} {how} from {old} to {new} ({share}; limit: {allowed})",
-    "{what}峰值从 {old} {how}到 {new}（{share}，允许 {allowed}）",
-)
-_AGAINST = Text("against {path}: {what}", "与 {path} 相比：{what}")
-_OTHER = Text(
-    "against {path}: rehearsed on {now}, the earlier report on {was}",
-    "与 {path} 相比：之前在 {was} 上排练，这次在 {now} 上",
-)
-_HELD = Text(
-    "against {path}: the verdict is no worse, and no peak grew by more than {allowed}",
-    "与 {path} 相比：结论没有变差，峰值增长都不超过 {allowed}",
-)
+_VERDICT = translated("verdict")
+_PEAK = translated("reserved GPU memory of {ranks}")
+_HOST = translated("host memory per node")
+_PART = translated("{part}, {ranks}")
+_PARTS = {"allocated": translated("allocated"), **CATEGORIES}
+_STEP = translated("time per step (estimate)")
+_TOKENS = translated("tokens/s per GPU (estimate)")
+_MACHINE = translated("GPUs")
+_COMMAND = translated("command")
+_STEPS = translated("steps rehearsed")
+_RANKS = translated("ranks rehearsed")
+_VERDICT_CHANGED = translated("the verdict is {now}, was {was}")
+_GREW = translated("grew")
+_FELL = translated("fell")
+_MOVED = translated("the peak of {what} {how} from {old} to {new} ({share}; limit: {allowed})")
+_AGAINST = translated("against {path}: {what}")
+_OTHER = translated("against {path}: rehearsed on {now}, the earlier report on {was}")
+_HELD = translated("against {path}: the verdict is no worse, and no peak grew by more than {allowed}")

@@ -11,31 +11,31 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text as Line
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.words import PHASE_NAMES, size
 from gonogo.prepare.prompts import PROGRESS, PROGRESS_LINES, language_of_questions, paused_for_questions
 from gonogo.rehearse.progress import OnProgress, RankStatus, RehearsalStatus
 from gonogo.report.page import cells
 
-_RANK = Text("rank {rank}", "rank {rank}")
-_STEP = Text("{phase}, step {step} of {steps}", "{phase}，第 {step} 步，共 {steps} 步")
-_PHASE = Text("{phase}, step {step}", "{phase}，第 {step} 步")
-_DEVICE = Text("GPU {size}", "GPU {size}")
-_HOST = Text("host {size}", "主机 {size}")
-_OPERATORS = Text("{count:,} operators", "{count:,} 个算子")
-_LEFT = Text("{done} of {all} ranks done", "{all} 个 rank 中 {done} 个已完成")
+_RANK = translated("rank {rank}")
+_STEP = translated("{phase}, step {step} of {steps}")
+_PHASE = translated("{phase}, step {step}")
+_DEVICE = translated("GPU {size}")
+_HOST = translated("host {size}")
+_OPERATORS = translated("{count:,} operators")
+_LEFT = translated("{done} of {all} ranks done")
 _GAP = "  "
 _STATES = {
-    "waiting": Text("waiting", "等待"),
-    "running": Text("starting", "启动中"),
-    "completed": Text("completed", "已完成"),
-    "raised": Text("raised an exception", "抛出异常"),
-    "out-of-memory": Text("out of memory", "显存或内存不足"),
-    "diverged": Text("diverged", "各 rank 分歧"),
-    "unsupported": Text("stopped: can't be rehearsed further", "无法继续排练"),
-    "timed-out": Text("timed out", "超时"),
-    "killed": Text("killed", "被终止"),
-    "interrupted": Text("interrupted", "已中断"),
+    "waiting": translated("waiting"),
+    "running": translated("starting"),
+    "completed": translated("completed"),
+    "raised": translated("raised an exception"),
+    "out-of-memory": translated("out of memory"),
+    "diverged": translated("diverged"),
+    "unsupported": translated("stopped: can't be rehearsed further"),
+    "timed-out": translated("timed out"),
+    "killed": translated("killed"),
+    "interrupted": translated("interrupted"),
 }
 # Ranks that are shown at once; a world of hundreds would fill the screen.
 _MAX_ROWS = 12

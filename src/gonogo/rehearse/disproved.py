@@ -12,26 +12,21 @@ from gonogo.check.static_findings import StaticFindings
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.rehearsal.conditions import guards_of
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Certainty, Finding, Severity, Span, Text
+from gonogo.finding import Certainty, Finding, Severity, Span, translated
 from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import ranks_text
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 
-_NOT_REPRODUCED = Text(
-    "{cause} The rehearsal contradicts this: {ranks} ran past this point to the end without the error.",
-    "{cause}但排练结果与此不符：{ranks}经过该处并运行到结束，没有出现这一问题。",
+_NOT_REPRODUCED = translated(
+    "{cause} The rehearsal contradicts this: {ranks} ran past this point to the end without the error."
 )
 
-_OTHER_VERSION = Text(
-    "{cause} This rehearsal used {name} {version}, which does not have the problem.",
-    "{cause}本次排练使用的是 {name} {version}，没有这一问题。",
-)
+_OTHER_VERSION = translated("{cause} This rehearsal used {name} {version}, which does not have the problem.")
 
-_THIS_PYTHON = Text(
+_THIS_PYTHON = translated(
     "{cause} These are the versions of this Python; {ranks} ran to the end with them, with missing parts "
-    "replaced by stand-ins. Whether the real run has the same versions is not known.",
-    "{cause}这些是当前 Python 中的版本；{ranks}在用替代实现补上所缺内容后运行到结束，而真实训练所用的版本未知。",
+    "replaced by stand-ins. Whether the real run has the same versions is not known."
 )
 
 

@@ -7,31 +7,23 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Skipped, Text
+from gonogo.finding import Skipped, Text, translated
 from gonogo.rehearse.lives import came_to_save
 
-_RESUME = Text("whether the run can be resumed", "运行能否恢复")
-_NOTHING_SAVED = Text(
-    "nothing was saved in the rehearsed steps: rehearse more (--steps N), or have the program save earlier",
-    "排练的步数内没有保存任何内容：请排练更多步（--steps N），或让程序更早保存",
+_RESUME = translated("whether the run can be resumed")
+_NOTHING_SAVED = translated(
+    "nothing was saved in the rehearsed steps: rehearse more (--steps N), or have the program save earlier"
 )
-_ENDED = Text("the run failed before it was killed", "运行在被终止之前就失败了")
-_NOT_TOLD = Text(
+_ENDED = translated("the run failed before it was killed")
+_NOT_TOLD = translated(
     "the same command reads nothing of what it had saved: say how it resumes, "
-    '--resume-with "--resume_from_checkpoint FOLDER"',
-    '同一命令没有读取它所保存的任何内容：请说明如何恢复，--resume-with "--resume_from_checkpoint 目录"',
+    '--resume-with "--resume_from_checkpoint FOLDER"'
 )
-_NO_STEP = Text(
-    "the resumed program ended without another step: it had nothing left to train",
-    "恢复的程序没有再走一步就结束了：没有剩余的训练",
+_NO_STEP = translated("the resumed program ended without another step: it had nothing left to train")
+_FROM_PROCESS = translated(
+    "{files} was made by a process that was not followed: have the program convert in its own process"
 )
-_FROM_PROCESS = Text(
-    "{files} was made by a process that was not followed: have the program convert in its own process",
-    "{files} 由未被跟踪的进程生成：请在程序自身的进程内转换",
-)
-_FROM_RANKS = Text(
-    "another rank sent them, which was not rehearsed (--ranks all)", "它们由未排练的 rank 发送（--ranks all）"
-)
+_FROM_RANKS = translated("another rank sent them, which was not rehearsed (--ranks all)")
 
 
 def is_whole_life(record: RehearsalRecord) -> bool:
@@ -48,11 +40,9 @@ def covered_of_life(record: RehearsalRecord) -> Iterator[Text]:
     first = record.first_life
     if life is None or first is None:
         return
-    yield Text(
+    yield translated(
         "first life: {world} ranks, saved after step {step} ({files} files with state), killed; resumed on {after} "
-        "ranks by: {command}",
-        "第一次运行：{world} 个 rank，第 {step} 步后保存（{files} 个含状态的文件），随后终止；"
-        "在 {after} 个 rank 上恢复，命令：{command}",
+        "ranks by: {command}"
     ).format(
         world=life.world_before,
         step=life.steps_before_save,
@@ -84,9 +74,7 @@ def skipped_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
         ([row for row in unknown if not row.read_from], _FROM_RANKS),
     ):
         if rows:
-            yield Skipped(
-                Text("{count} states of the resumed run", "恢复后的 {count} 个状态").format(count=len(rows)), why
-            )
+            yield Skipped(translated("{count} states of the resumed run").format(count=len(rows)), why)
 
 
 def unknown_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
@@ -94,15 +82,12 @@ def unknown_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
     life = life_report(record)
     if life is not None and life.data == "unknown":
         yield Skipped(
-            Text("which batch the resumed run begins with", "恢复的运行从哪个批次开始"),
-            Text(
-                "its values tell nothing: made or equal rows, another world size, or no batch after the save",
-                "从数值无法判断：数据是生成的或各行相同、world size 不同，或保存之后没有批次",
-            ),
+            translated("which batch the resumed run begins with"),
+            translated("its values tell nothing: made or equal rows, another world size, or no batch after the save"),
         )
     for counter in life.counters if life is not None else ():
         if counter.status == "unknown":
             yield Skipped(
-                Text("where {name} stands after the resume", "{name} 恢复后所在的位置").format(name=counter.name),
-                Text("its number is not known in both lives", "两次运行中它的数值并非都已知"),
+                translated("where {name} stands after the resume").format(name=counter.name),
+                translated("its number is not known in both lives"),
             )

@@ -13,7 +13,7 @@ from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.trees import copy_with_holes
 from gonogo.evidence.rehearsal.lives import LifePart
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 _STAGES = ("load", "train", "eval", "save", "kill", "resume")
@@ -42,35 +42,27 @@ def check_life(life: str | None, resume_on: str | None, resume_with: str | None)
     if life is None:
         for name, value in (("--resume-on", resume_on), ("--resume-with", resume_with)):
             if value is not None:
-                raise UserError(
-                    Text(
-                        "{name} needs --life train,save,kill,resume",
-                        "{name} 需要同时给出 --life train,save,kill,resume",
-                    ).format(name=name)
-                )
+                raise UserError(translated("{name} needs --life train,save,kill,resume").format(name=name))
         return ()
     stages = tuple(word.strip().lower() for word in life.split(","))
     for stage in stages:
         if stage in _LATER:
             raise UserError(
-                Text(
-                    "--life {stage}: not rehearsed yet; stages are {known}",
-                    "--life {stage}：尚不能排练；可用的阶段：{known}",
-                ).format(stage=stage, known=", ".join(_STAGES))
+                translated("--life {stage}: not rehearsed yet; stages are {known}").format(
+                    stage=stage, known=", ".join(_STAGES)
+                )
             )
         if stage not in _STAGES:
             raise UserError(
-                Text(
-                    "--life {life}: {stage!r} is no stage: use {known}",
-                    "--life {life}：没有阶段 {stage!r}：请用 {known}",
-                ).format(life=life, stage=stage, known=", ".join(_STAGES))
+                translated("--life {life}: {stage!r} is no stage: use {known}").format(
+                    life=life, stage=stage, known=", ".join(_STAGES)
+                )
             )
     places = [_STAGES.index(stage) for stage in stages]
     if places != sorted(set(places)) or not set(_NEEDED) <= set(stages):
         raise UserError(
-            Text(
-                "--life {life}: give the stages in order, with save, kill and resume: --life train,save,kill,resume",
-                "--life {life}：请按顺序给出阶段，其中须有 save、kill、resume：--life train,save,kill,resume",
+            translated(
+                "--life {life}: give the stages in order, with save, kill and resume: --life train,save,kill,resume"
             ).format(life=life)
         )
     return stages
@@ -80,9 +72,7 @@ def check_alone(life: Sequence[str], ray: str | None, *, viewers: bool) -> None:
     """Raise UserError for options that a life is not rehearsed with."""
     for name, is_given in (("--ray", ray is not None), ("--trace, --memory-viz, --flight-recorder", viewers)):
         if life and is_given:
-            raise UserError(
-                Text("--life can't be combined with {name}", "--life 不能与 {name} 同时使用").format(name=name)
-            )
+            raise UserError(translated("--life can't be combined with {name}").format(name=name))
 
 
 def second_command(command: Sequence[str], resume_with: str | None, gpus_per_node: int | None) -> list[str]:
@@ -93,9 +83,7 @@ def second_command(command: Sequence[str], resume_with: str | None, gpus_per_nod
     try:
         words = shlex.split(resume_with or "")
     except ValueError as error:
-        raise UserError(
-            Text("--resume-with {words}: {why}", "--resume-with {words}：{why}").format(words=resume_with, why=error)
-        ) from None
+        raise UserError(translated("--resume-with {words}: {why}").format(words=resume_with, why=error)) from None
     changed = list(command)
     given = list(_options(words))
     if gpus_per_node is not None and not any(name in _COUNTS for name, _ in given):
@@ -171,9 +159,8 @@ def add_files_of_other_ranks(
     if not others:
         return
     if 0 not in run or 1 not in run:
-        yield Text(
-            "files of ranks {others} are not there: with ranks 0 and 1 rehearsed (--ranks 0,1), they are made",
-            "没有 rank {others} 的文件：同时排练 rank 0 和 1（--ranks 0,1）即可生成",
+        yield translated(
+            "files of ranks {others} are not there: with ranks 0 and 1 rehearsed (--ranks 0,1), they are made"
         ).format(others=", ".join(map(str, others)))
         return
     only_first, only_second = set(run[0]) - set(run[1]), set(run[1]) - set(run[0])
@@ -192,10 +179,9 @@ def add_files_of_other_ranks(
             made.setdefault(os.path.basename(path))
             break
     if made:
-        yield Text(
-            "files of ranks {others} were made like those of rank 1: {files}",
-            "rank {others} 的文件仿照 rank 1 的生成：{files}",
-        ).format(others=f"{others[0]}-{others[-1]}" if len(others) > 1 else others[0], files=", ".join(made))
+        yield translated("files of ranks {others} were made like those of rank 1: {files}").format(
+            others=f"{others[0]}-{others[-1]}" if len(others) > 1 else others[0], files=", ".join(made)
+        )
 
 
 def _patterns(path: str, of_first: set[str]) -> Iterator[_Pattern]:

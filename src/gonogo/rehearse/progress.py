@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.protocol.plan import Progress
 
 
@@ -48,4 +48,4 @@ class ProgressReporter:
 
     def ranks(self, ranks: tuple[RankStatus, ...]) -> None:
         """Say how the ranks that are run are getting on."""
-        self(Text("rehearsing", "排练中"), ranks)
+        self(translated("rehearsing"), ranks)

@@ -18,7 +18,7 @@ from gonogo.confinement.world import World
 from gonogo.evidence.environment.own_package import own_command
 from gonogo.evidence.launch.command_words import SHELLS, is_python, python_command, shortened, without_prefix
 from gonogo.evidence.launch.launchers import launcher_called
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.capture import captured
@@ -130,10 +130,9 @@ def _own_on_path(name: str, own: str, path: str) -> str | None:
     return None
 
 
-_NOT_LAID = Text(
+_NOT_LAID = translated(
     "{name} is a command of this project's own package, which is not installed: run gonogo prepare -- "
-    "COMMAND, or pip install -e . --no-deps",
-    "{name} 是本项目自带软件包的命令，而该软件包未安装：请运行 gonogo prepare -- 命令，或 pip install -e . --no-deps",
+    "COMMAND, or pip install -e . --no-deps"
 )
 
 
@@ -141,10 +140,9 @@ def _not_accepted(command: Sequence[str]) -> UserError:
     examples = [launcher.described.example for launcher in all_launchers()]
     forms = "; ".join([*examples, "python train.py", "bash launch.sh"])
     return UserError(
-        Text(
-            "can't rehearse `{command}`: use one of these forms: {forms}",
-            "无法排练 `{command}`：请使用以下形式之一：{forms}",
-        ).format(command=shortened(command), forms=forms)
+        translated("can't rehearse `{command}`: use one of these forms: {forms}").format(
+            command=shortened(command), forms=forms
+        )
     )
 
 
@@ -184,10 +182,9 @@ def _python(words: list[str], situation: Situation) -> ResolvedLaunch:
         interpreter = _interpreter(words[0], situation)
         return _alone(command.kind, command.target, command.arguments, situation, interpreter)
     raise UserError(
-        Text(
-            "`{command}` has no program file: put the code into a file, for example: python train.py",
-            "`{command}` 没有给出程序文件：请把代码写入文件，例如 python train.py",
-        ).format(command=shortened(words))
+        translated("`{command}` has no program file: put the code into a file, for example: python train.py").format(
+            command=shortened(words)
+        )
     )
 
 
@@ -242,9 +239,9 @@ def _check_program(kind: ProgramKind, program: str, situation: Situation) -> Non
     if os.path.isdir(path) and os.path.isfile(os.path.join(path, "__main__.py")):
         return
     if not os.path.isfile(path):
-        what = Text("is a directory", "是一个目录") if os.path.isdir(path) else Text("does not exist", "不存在")
+        what = translated("is a directory") if os.path.isdir(path) else translated("does not exist")
         raise UserError(
-            Text("the script {script} {what} (looked for in {cwd})", "脚本 {script} {what}（在 {cwd} 中查找）").format(
+            translated("the script {script} {what} (looked for in {cwd})").format(
                 script=program, what=what, cwd=situation.cwd
             )
         )
@@ -266,9 +263,8 @@ def _check_module(name: str, situation: Situation) -> None:
         if project is not None:
             raise UserError(project_not_installed(name, project))
         raise UserError(
-            Text(
-                "{python} can't find module {name} from {cwd}: run gonogo in the folder where you start the command",
-                "{python} 在 {cwd} 中找不到模块 {name}：请在启动该命令的目录中运行 gonogo",
+            translated(
+                "{python} can't find module {name} from {cwd}: run gonogo in the folder where you start the command"
             ).format(python=situation.python, name=name, cwd=situation.cwd)
         )
 
@@ -295,10 +291,9 @@ def _interpreter(program: str, situation: Situation) -> _Interpreter:
             )
         if works.returncode == 0:
             return _Interpreter(python)
-    note = Text(
+    note = translated(
         "the command uses {program}, which does not have gonogo installed: rehearsed with {python} and its "
-        "packages instead",
-        "命令指定了 {program}，但其中没有安装 gonogo：改用 {python} 及其中的软件包排练",
+        "packages instead"
     ).format(program=program, python=situation.python)
     return _Interpreter(situation.python, notes=(note,))
 
@@ -334,8 +329,8 @@ def _script(words: list[str], situation: Situation) -> Resolved:
 def _check_encoding(words: Sequence[str], environment: Mapping[str, str], cwd: str) -> None:
     """Raise UserError for what is no UTF-8: a rehearsal hands commands on as JSON, which has no room for it."""
     for text, where in (
-        *((word, Text("its command", "命令")) for word in words),
-        (cwd, Text("its folder's name", "所在目录的名字")),
+        *((word, translated("its command")) for word in words),
+        (cwd, translated("its folder's name")),
         *((f"{name}={value}", Text(f"the variable {name}", f"变量 {name}")) for name, value in environment.items()),
     ):
         if not _is_utf_8(text):
@@ -351,10 +346,9 @@ def _is_utf_8(text: str) -> bool:
     return True
 
 
-_NO_UTF_8 = Text(
+_NO_UTF_8 = translated(
     "the launch can't be rehearsed, since {where} has bytes that are not UTF-8: {text}. Rename the files (convmv), and "
-    "save the script as UTF-8",
-    "无法排练这次启动，因为{where}含有不是 UTF-8 的字节：{text}。请重命名文件（convmv），并把脚本保存为 UTF-8",
+    "save the script as UTF-8"
 )
 
 
@@ -367,19 +361,15 @@ def _trains(words: Sequence[str]) -> bool:
     return not launcher.subcommands or bool(launcher.subcommands.intersection(words[at : at + 1]))
 
 
-_NOT_SET = Text(
-    "{why}; the script uses variables that are not set: {names} (export them first)",
-    "{why}；脚本使用了以下变量而没有任何地方设置它们：{names}（请先 export）",
-)
+_NOT_SET = translated("{why}; the script uses variables that are not set: {names} (export them first)")
 
 
 def _with_skipped(why: Text, run: ScriptRun) -> Text:
     """Why a script's launch is refused, with the commands that were not run: an empty value may be one's answer."""
     names = list(dict.fromkeys(shortened(skipped, 60) for skipped in run.skipped))
-    return Text(
-        "{why}; these commands of the script were not run and had no output: {listed}",
-        "{why}；脚本中以下命令未执行，没有输出：{listed}",
-    ).format(why=why, listed="; ".join(names[:4]) + (f"; … ({len(names)})" if len(names) > 4 else ""))
+    return translated("{why}; these commands of the script were not run and had no output: {listed}").format(
+        why=why, listed="; ".join(names[:4]) + (f"; … ({len(names)})" if len(names) > 4 else "")
+    )
 
 
 def skipped_commands(
@@ -390,40 +380,34 @@ def skipped_commands(
         if call is chosen or (call.words == chosen.words and call.cwd == chosen.cwd):
             continue
         if call.kind == "launch" or chosen.kind != "launch":
-            why = Text(
-                "{script} also starts it; rehearse it separately: gonogo rehearse -- {command}",
-                "{script} 还会启动它；可单独排练：gonogo rehearse -- {command}",
-            ).format(script=shortened(words, 80), command=shortened(call.words, 400))
+            why = translated("{script} also starts it; rehearse it separately: gonogo rehearse -- {command}").format(
+                script=shortened(words, 80), command=shortened(call.words, 400)
+            )
         else:
-            why = Text(
-                "{script} runs it next to the training; its output is missing",
-                "{script} 在训练之外运行它；缺少它的输出",
-            ).format(script=shortened(words, 80))
+            why = translated("{script} runs it next to the training; its output is missing").format(
+                script=shortened(words, 80)
+            )
         what = shortened(call.words, 120)
         yield Text(what, what), why
     if run.skipped:
         names = list(dict.fromkeys(shortened(skipped, 60) for skipped in run.skipped))
         listed = "; ".join(names[:8]) + (f"; … ({len(names)})" if len(names) > 8 else "")
         yield (
-            Text("commands of {script}: {listed}", "{script} 中的命令：{listed}").format(
-                script=shortened(words, 80), listed=listed
-            ),
-            Text(
+            translated("commands of {script}: {listed}").format(script=shortened(words, 80), listed=listed),
+            translated(
                 "not run, and taken to succeed without output: they need a network or another machine, never end, or "
-                "are not installed here",
-                "未执行，视为成功且没有输出：它们需要网络或其他机器、不会结束，或本机没有安装",
+                "are not installed here"
             ),
         )
     environment = chosen.environment
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environment.get(name) not in (None, outer.get(name), sys.prefix):
             yield (
-                Text(
-                    "the Python environment {path}, which {script} activates", "{script} 激活的 Python 环境 {path}"
-                ).format(path=environment[name], script=shortened(words, 80)),
-                Text(
-                    "rehearsed with {python} and its packages instead; start gonogo from that environment",
-                    "改用 {python} 及其中的软件包排练；请在该环境中启动 gonogo",
+                translated("the Python environment {path}, which {script} activates").format(
+                    path=environment[name], script=shortened(words, 80)
+                ),
+                translated(
+                    "rehearsed with {python} and its packages instead; start gonogo from that environment"
                 ).format(python=sys.executable),
             )
 

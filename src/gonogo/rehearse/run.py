@@ -26,7 +26,7 @@ from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, m
 from gonogo.evidence.paths import contents
 from gonogo.evidence.rehearsal.conditions import guards_of
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages import PackageOverlay, packages_for
@@ -153,10 +153,9 @@ def _check_words(command: Sequence[str]) -> None:
         told = word.encode("utf-8", "backslashreplace").decode()
         if told != word or "\0" in word:
             raise UserError(
-                Text(
-                    "{word!r} in the command is not valid UTF-8: rename the file, or remove it",
-                    "命令中的 {word!r} 不是 UTF-8 文本：请改名，或去掉它",
-                ).format(word=told)
+                translated("{word!r} in the command is not valid UTF-8: rename the file, or remove it").format(
+                    word=told
+                )
             )
 
 
@@ -170,7 +169,7 @@ def _run_rehearsal(
     life: LifePass,
 ) -> RehearsalRecord:
     deadline = started + request.timeout
-    progress(Text("reading the launch command", "解析启动命令"))
+    progress(translated("reading the launch command"))
     variables = ProgramVariables.of(request)
     notes: list[Text] = []
     log = CallLog() if request.viewers.flight_recorder is not None else None
@@ -215,7 +214,7 @@ def _run_rehearsal(
         with say_if_full(scratch):
             keep_records(request.keep, record, assignments, variables.kept)
     if request.viewers:
-        progress(Text("writing viewer files", "写出查看器文件"))
+        progress(translated("writing viewer files"))
         record.notes += write_viewer_files(request.viewers, record, assignments, log)
     return record
 
@@ -245,7 +244,7 @@ class _Job:
             looking, records = self._look(ranks[0])
             return [looking], records, None
         if is_sample(request.ranks) and len(ranks) < self.resolved.launch.world_size:
-            self.progress(Text("reading the ranks' data", "查看各 rank 的数据"))
+            self.progress(translated("reading the ranks' data"))
             _, (looked,) = self._look(0)
             ranks, note = with_each_shape(ranks, looked)
             self.notes.append(note)
@@ -403,11 +402,7 @@ def _default_accelerator(request: RehearsalRequest, machine: Machine) -> list[Te
     only_a_count = request.gpus is None or request.gpus.strip().isdigit()  # 4090 is a name all the same
     if not only_a_count or machine.accelerator.name != DEFAULT_ACCELERATOR:
         return []
-    return [
-        Text("--gpus names no GPU type: using {name}", "--gpus 没有指明 GPU 型号：按 {name} 排练").format(
-            name=machine.accelerator.name
-        )
-    ]
+    return [translated("--gpus names no GPU type: using {name}").format(name=machine.accelerator.name)]
 
 
 def _record(
@@ -473,9 +468,8 @@ def started_by(records: Sequence[RankRecord], launch: ResolvedLaunch) -> int | N
 def as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
     """The launch whose ranks are the processes that the program starts, on the machine that it runs on."""
     (alone,) = launch.processes
-    note = Text(
-        "the program starts {count} process(es) itself: each is a rank; what it does once they have ended was not run",
-        "程序自己启动 {count} 个进程：每个都是一个 rank；它们结束之后程序还会做什么，没有运行",
+    note = translated(
+        "the program starts {count} process(es) itself: each is a rank; what it does once they have ended was not run"
     ).format(count=count)
     return replace(
         launch,

@@ -10,7 +10,7 @@ from typing import Any
 
 from gonogo.evidence.environment.hardware import machine_from
 from gonogo.evidence.paths import contents, exists, is_file, is_folder
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.generated.published_folder import folder_of_published
 
@@ -36,9 +36,8 @@ class Synthetic:
             return given or []
         if given:
             raise UserError(
-                Text(
-                    "--synthetic-batch uses its own training program: remove the command ({command}), or the option",
-                    "--synthetic-batch 自带训练程序：请去掉命令（{command}）或去掉该选项",
+                translated(
+                    "--synthetic-batch uses its own training program: remove the command ({command}), or the option"
                 ).format(command=" ".join(given))
             )
         model = _model_at(self.model)
@@ -64,10 +63,9 @@ class Synthetic:
         for name, is_given in options.items():
             if is_given:
                 raise UserError(
-                    Text(
+                    translated(
                         "{name} can only be used with --synthetic-batch MODEL; for a command, put it in the "
-                        "command's own arguments",
-                        "{name} 只能与 --synthetic-batch MODEL 一起使用；命令的同类参数请写在命令中",
+                        "command's own arguments"
                     ).format(name=name)
                 )
 
@@ -81,21 +79,17 @@ def _model_at(model: Path) -> Path:
         return made
     file = model / "config.json" if is_folder(model) else model
     if not is_file(file):
-        what = (
-            Text("has no config.json", "中没有 config.json") if is_folder(model) else Text("does not exist", "不存在")
-        )
+        what = translated("has no config.json") if is_folder(model) else translated("does not exist")
         raise UserError(
-            Text(
-                "--synthetic-batch {model}: it {what}; give a model folder, or its config.json",
-                "--synthetic-batch {model}：{what}；请给出模型目录或其 config.json",
-            ).format(model=os.fspath(model), what=what)
+            translated("--synthetic-batch {model}: it {what}; give a model folder, or its config.json").format(
+                model=os.fspath(model), what=what
+            )
         )
     if not isinstance(_read_object(file).get("model_type"), str):
         raise UserError(
-            Text(
-                "{file}: it has no model_type, so transformers can't tell which model it is",
-                "{file}：缺少 model_type，transformers 无法判断它属于哪个模型",
-            ).format(file=os.fspath(file))
+            translated("{file}: it has no model_type, so transformers can't tell which model it is").format(
+                file=os.fspath(file)
+            )
         )
     return model
 
@@ -106,14 +100,10 @@ def _read_object(file: Path) -> dict[str, Any]:
         found = json.loads(contents(file).decode("utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(
-            Text("{file}: it can't be read as JSON: {error}", "{file}：无法按 JSON 读取：{error}").format(
+            translated("{file}: it can't be read as JSON: {error}").format(
                 file=os.fspath(file), error=getattr(error, "strerror", None) or error
             )
         ) from error
     if not isinstance(found, dict):
-        raise UserError(
-            Text("{file}: not a JSON object: write {{...}}", "{file}：不是 JSON 对象：请写成 {{...}}").format(
-                file=os.fspath(file)
-            )
-        )
+        raise UserError(translated("{file}: not a JSON object: write {{...}}").format(file=os.fspath(file)))
     return found

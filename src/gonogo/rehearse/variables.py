@@ -11,21 +11,17 @@ from gonogo.confinement.variables import ProgramEnvironment, program_environment
 from gonogo.evidence.rehearsal.chain import chain_of
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.record import Failure, RankRecord, RehearsalRecord, Unsupported
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.redaction import MIN_SECRET_LENGTH, Redactor
 from gonogo.finding.secret_formats import is_secret
 from gonogo.rehearse.launch.launch_texts import own_texts
 from gonogo.rehearse.request import RehearsalRequest
 
-WITHHELD = Text(
-    "the environment variable {name} is set here but was not passed on: add --env {name}",
-    "此处设置了环境变量 {name}，但没有传给程序：请加 --env {name}",
-)
-REPLACED = Text(
+WITHHELD = translated("the environment variable {name} is set here but was not passed on: add --env {name}")
+REPLACED = translated(
     "the environment variable {name} contains a secret, so the program got a placeholder: set a value "
-    "with --env {name}=VALUE",
-    "环境变量 {name} 含有密钥，程序得到的是占位值：可用 --env {name}=值 给出你选定的值",
+    "with --env {name}=VALUE"
 )
 _MISSING = re.compile(
     r"\bnot (?:been )?(?:set|defined|provided|specified|found|exported)\b|n't (?:been )?(?:set|defined|found)\b"
@@ -76,7 +72,7 @@ class ProgramVariables:
             text = error.text
             why = self.wanting(text.en.split("; "))
             if why is not None:
-                text = Text("{text}; {why}", "{text}；{why}").format(text=text, why=why)
+                text = translated("{text}; {why}").format(text=text, why=why)
             raise UserError(self._redactor.tree(text)) from None
 
     def settled(self, record: RehearsalRecord) -> RehearsalRecord:

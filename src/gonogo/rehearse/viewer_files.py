@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gonogo.evidence.paths import exists, is_folder
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_SAYS = Text("{option} {path}: {why}", "{option} {path}：{why}")
+_SAYS = translated("{option} {path}: {why}")
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,8 @@ class ViewerFiles:
         """Raise UserError where so many ranks are rehearsed, and what they call can't be compared."""
         if self.flight_recorder is not None and ranks < 2:
             raise UserError(
-                Text(
-                    "--flight-recorder compares ranks, but only one is rehearsed: add --ranks all, or --ranks sample",
-                    "--flight-recorder 用于比较各 rank，而这里只排练一个：请加上 --ranks all 或 --ranks sample",
+                translated(
+                    "--flight-recorder compares ranks, but only one is rehearsed: add --ranks all, or --ranks sample"
                 )
             )
 
@@ -55,15 +54,13 @@ def refused(option: str, path: Path, error: OSError) -> UserError:
 
 def _check_file(option: str, path: Path) -> None:
     if is_folder(path):
-        raise UserError(
-            _SAYS.format(option=option, path=path, why=Text("is a folder: give a file", "是一个目录：请写出文件名"))
-        )
+        raise UserError(_SAYS.format(option=option, path=path, why=translated("is a folder: give a file")))
     _check_parent(option, path)
 
 
 def _check_folder(option: str, path: Path) -> None:
     if exists(path) and (not is_folder(path) or any(path.iterdir())):
-        why = Text("give a new or empty folder", "请指定一个新的或空的目录")
+        why = translated("give a new or empty folder")
         raise UserError(_SAYS.format(option=option, path=path, why=why))
     _check_parent(option, path)
 
@@ -72,8 +69,8 @@ def _check_parent(option: str, path: Path) -> None:
     folder = path.absolute().parent
     why = None
     if not is_folder(folder):
-        why = Text("the folder {folder} does not exist", "目录 {folder} 不存在").format(folder=folder)
+        why = translated("the folder {folder} does not exist").format(folder=folder)
     elif not os.access(folder, os.W_OK):
-        why = Text("the folder {folder} is not writable", "目录 {folder} 不可写").format(folder=folder)
+        why = translated("the folder {folder} is not writable").format(folder=folder)
     if why is not None:
         raise UserError(_SAYS.format(option=option, path=path, why=why))

@@ -7,7 +7,7 @@ from typing import TextIO
 
 from msgspec.structs import replace
 
-from gonogo.finding import Applicability, Finding, Fix, Report, Text
+from gonogo.finding import Applicability, Finding, Fix, Report, translated
 from gonogo.finding.errors import UserError
 
 PAGE_FORMATS = ("text", "json", "markdown")
@@ -22,9 +22,7 @@ def known_format(name: str, *more: str) -> str:
     """The name, if there is a renderer for it, or it is one of ``more``. Raises UserError that names them."""
     if name not in (known := (*FORMATS, *more)):
         raise UserError(
-            Text("--format {name}: must be one of {known}", "--format {name}：可选 {known}").format(
-                name=repr(name), known=", ".join(known)
-            )
+            translated("--format {name}: must be one of {known}").format(name=repr(name), known=", ".join(known))
         )
     return name
 
@@ -33,10 +31,9 @@ def known_page_format(name: str) -> str:
     """The name, if a page can be written so. Raises UserError that names the formats of pages."""
     if name not in PAGE_FORMATS:
         raise UserError(
-            Text(
-                "--format {name}: an explain page can only be written as {known}",
-                "--format {name}：说明页不是检查报告，只支持 {known}",
-            ).format(name=repr(name), known=", ".join(PAGE_FORMATS))
+            translated("--format {name}: an explain page can only be written as {known}").format(
+                name=repr(name), known=", ".join(PAGE_FORMATS)
+            )
         )
     return name
 

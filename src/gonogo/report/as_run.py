@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.rehearsal import Rehearsal
 from gonogo.report.table import Table
@@ -13,7 +13,7 @@ from gonogo.report.words import word
 
 _STACK = ("torch", "deepspeed", "transformers", "accelerate", "trl", "ms-swift")
 _CLASSES_SHOWN = 3
-_ASKED = Text("set to: {what}", "设置为 {what}")
+_ASKED = translated("set to: {what}")
 
 
 def as_run_table(rehearsal: Rehearsal, language: str) -> Table:
@@ -91,26 +91,22 @@ def _dtype(name: str) -> str:
 
 def _model(run: AsRun, language: str) -> str:
     name = f"{run.model} ({run.adapter})" if run.adapter else run.model
-    parts = [Text(name, name), Text("{count} parameters", "{count} 个参数").format(count=_number(run.parameters))]
+    parts = [Text(name, name), translated("{count} parameters").format(count=_number(run.parameters))]
     if run.trainable != run.parameters:
-        parts.append(Text("{count} trainable", "可训练 {count} 个").format(count=_number(run.trainable)))
+        parts.append(translated("{count} trainable").format(count=_number(run.trainable)))
     if run.quantized:
-        parts.append(Text("{count} quantized", "量化 {count} 个").format(count=_number(run.quantized)))
+        parts.append(translated("{count} quantized").format(count=_number(run.quantized)))
     return _join_parts(parts, language)
 
 
 def _batch(rehearsal: Rehearsal, seen: list[AsRun], language: str) -> str:
     ranks = rehearsal.world_size
-    parts = [Text("1 rank", "1 个 rank") if ranks == 1 else Text(f"{ranks} ranks", f"{ranks} 个 rank")]
+    parts = [translated("1 rank") if ranks == 1 else Text(f"{ranks} ranks", f"{ranks} 个 rank")]
     asked = seen[0].asked
     for name, given, wanted in (
+        (translated("micro-batch {count}"), _over_ranks(seen, lambda run: run.samples), asked.micro_batch),
         (
-            Text("micro-batch {count}", "micro-batch {count}"),
-            _over_ranks(seen, lambda run: run.samples),
-            asked.micro_batch,
-        ),
-        (
-            Text("gradient accumulation {count}", "梯度累积 {count}"),
+            translated("gradient accumulation {count}"),
             _over_ranks(seen, lambda run: run.accumulation),
             asked.accumulation,
         ),
@@ -119,7 +115,7 @@ def _batch(rehearsal: Rehearsal, seen: list[AsRun], language: str) -> str:
             continue
         said = Text(*(name.format(count=counted_range(given, each)).in_language(each) for each in ("en", "zh")))
         if wanted is not None and wanted != given[1]:
-            said = Text("{said} ({asked})", "{said}（{asked}）").format(said=said, asked=_ASKED.format(what=wanted))
+            said = translated("{said} ({asked})").format(said=said, asked=_ASKED.format(what=wanted))
         parts.append(said)
     return _join_parts(parts, language)
 
@@ -128,24 +124,24 @@ def _precision(run: AsRun, language: str) -> str:
     parts = []
     weights = [_dtype(name) for name in run.weights]
     if run.products and weights == [_dtype(run.products)]:
-        parts.append(Text("{dtype} compute and weights", "{dtype} 计算与权重").format(dtype=weights[0]))
+        parts.append(translated("{dtype} compute and weights").format(dtype=weights[0]))
     else:
         if run.products:
-            parts.append(Text("{dtype} compute", "{dtype} 计算").format(dtype=_dtype(run.products)))
+            parts.append(translated("{dtype} compute").format(dtype=_dtype(run.products)))
         if weights:
             dtypes = Text(" and ".join(weights), "、".join(weights))
-            parts.append(Text("{dtype} weights", "{dtype} 权重").format(dtype=dtypes))
+            parts.append(translated("{dtype} weights").format(dtype=dtypes))
     if run.masters:
-        parts.append(Text("{dtype} optimizer", "{dtype} 优化器").format(dtype=_dtype(run.masters)))
+        parts.append(translated("{dtype} optimizer").format(dtype=_dtype(run.masters)))
     return _join_parts(parts, language)
 
 
 def _strategy(run: AsRun, language: str) -> str:
-    none = Text("none: each process has its own model", "无：每个进程各有一份模型")
+    none = translated("none: each process has its own model")
     parts = [Text(run.strategy, run.strategy) if run.strategy else none]
     for where, what in (
-        (run.states_on, Text("optimizer states on {where}", "优化器状态在 {where}")),
-        (run.weights_on, Text("weights on {where}", "权重在 {where}")),
+        (run.states_on, translated("optimizer states on {where}")),
+        (run.weights_on, translated("weights on {where}")),
     ):
         if where and where[0] in ("cpu", "nvme"):
             parts.append(what.format(where=where[0]))
@@ -154,9 +150,9 @@ def _strategy(run: AsRun, language: str) -> str:
 
 def _checkpointing(run: AsRun, language: str) -> str:
     if not run.recomputed:
-        return Text("off", "关闭").in_language(language)
+        return translated("off").in_language(language)
     shown = [f"{each.count}/{each.of} {each.module_class}" for each in run.recomputed[:_CLASSES_SHOWN]]
     if len(run.recomputed) > _CLASSES_SHOWN:
         shown.append("…")
     modules = ", ".join(shown)
-    return Text("on, {modules}", "开启，{modules}").format(modules=modules).in_language(language)
+    return translated("on, {modules}").format(modules=modules).in_language(language)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
 
@@ -166,10 +166,7 @@ def check_suffix(path: Path, option: str) -> None:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise UserError(
-            Text(
-                "{option} {path}: give a file name that ends in .svg or .png",
-                "{option} {path}：文件名请以 .svg 或 .png 结尾",
-            ).format(option=option, path=path)
+            translated("{option} {path}: give a file name that ends in .svg or .png").format(option=option, path=path)
         )
     if suffix == ".png":
         check_png(option, path)
@@ -183,9 +180,8 @@ def check_png(option: str, path: Path) -> None:
         features = None  # type: ignore[assignment]
     if features is None or not features.check("freetype2"):
         raise UserError(
-            Text(
+            translated(
                 "{option} {path}: a PNG is drawn with Pillow, which is not installed: {install}; or name an .svg file, "
-                "which needs nothing",
-                "{option} {path}：绘制 PNG 需要 Pillow，尚未安装：{install}；或改用不需要任何依赖的 .svg 文件",
+                "which needs nothing"
             ).format(option=option, path=path, install=install_hint("picture"))
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.environment import Card, EnvironmentFacts
 from gonogo.finding.words import size
 from gonogo.report.table import Table
@@ -18,41 +18,41 @@ _OFTEN = (
     *("diffusers", "numpy", "pydantic", "mpi4py", "ninja", "nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
 )
 _MACHINE: tuple[tuple[str, Text], ...] = (
-    ("python", Text("Python", "Python")),
-    ("cuda", Text("CUDA of torch", "torch 的 CUDA 版本")),
-    ("toolkit", Text("CUDA toolkit (nvcc)", "CUDA toolkit（nvcc）")),
-    ("driver", Text("NVIDIA driver", "NVIDIA 驱动")),
-    ("cann", Text("CANN", "CANN")),
-    ("nccl", Text("NCCL", "NCCL")),
-    ("gpus", Text("GPUs", "GPU")),
-    ("cpus", Text("CPUs", "CPU 数")),
-    ("host_memory", Text("host memory", "主机内存")),
-    ("dev_shm", Text("/dev/shm", "/dev/shm")),
-    ("disk_free", Text("free disk space", "磁盘可用")),
-    ("cache_disk_free", Text("free disk space for the Hugging Face cache", "Hugging Face 缓存所在磁盘可用")),
-    ("gcc", Text("gcc", "gcc")),
-    ("gxx", Text("g++", "g++")),
-    ("ninja", Text("ninja", "ninja")),
-    ("python_headers", Text("Python.h", "Python.h")),
-    ("libaio", Text("libaio", "libaio")),
-    ("memlock", Text("locked memory limit (ulimit -l)", "可锁定内存上限（ulimit -l）")),
-    ("open_files", Text("open files limit (ulimit -n)", "可打开文件数上限（ulimit -n）")),
-    ("extension_lock", Text("stale lock of an extension build", "扩展编译的失效锁")),
-    ("platform", Text("system", "系统")),
+    ("python", translated("Python")),
+    ("cuda", translated("CUDA of torch")),
+    ("toolkit", translated("CUDA toolkit (nvcc)")),
+    ("driver", translated("NVIDIA driver")),
+    ("cann", translated("CANN")),
+    ("nccl", translated("NCCL")),
+    ("gpus", translated("GPUs")),
+    ("cpus", translated("CPUs")),
+    ("host_memory", translated("host memory")),
+    ("dev_shm", translated("/dev/shm")),
+    ("disk_free", translated("free disk space")),
+    ("cache_disk_free", translated("free disk space for the Hugging Face cache")),
+    ("gcc", translated("gcc")),
+    ("gxx", translated("g++")),
+    ("ninja", translated("ninja")),
+    ("python_headers", translated("Python.h")),
+    ("libaio", translated("libaio")),
+    ("memlock", translated("locked memory limit (ulimit -l)")),
+    ("open_files", translated("open files limit (ulimit -n)")),
+    ("extension_lock", translated("stale lock of an extension build")),
+    ("platform", translated("system")),
 )
 _BYTES = frozenset({"host_memory", "dev_shm", "disk_free", "cache_disk_free", "memlock"})
 _FREE = {"host_memory": "host_memory_available", "dev_shm": "dev_shm_free"}
-_NONE = Text("none", "无")
+_NONE = translated("none")
 _UNKNOWN = Text("", "")
-_NOT_THERE = Text("not installed", "未安装")
-_ANY = Text("any version", "任意版本")
-_UNLIMITED = Text("no limit", "无限制")
-_OTHERS = Text("{count} more packages are in the JSON", "另有 {count} 个软件包，见 JSON 输出")
-_TITLES = (Text("Packages", "软件包"), Text("Machine", "机器"), Text("Environment variables", "环境变量"))
+_NOT_THERE = translated("not installed")
+_ANY = translated("any version")
+_UNLIMITED = translated("no limit")
+_OTHERS = translated("{count} more packages are in the JSON")
+_TITLES = (translated("Packages"), translated("Machine"), translated("Environment variables"))
 _COLUMNS = (
-    (Text("package", "软件包"), Text("version", "版本")),
-    (Text("what", "项目"), Text("value", "值")),
-    (Text("variable", "变量"), Text("value", "值")),
+    (translated("package"), translated("version")),
+    (translated("what"), translated("value")),
+    (translated("variable"), translated("value")),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.guarded_run import GuardedFailure, GuardedRankSummary, GuardedRunSummary
 from gonogo.finding.words import size
 from gonogo.report.table import Table, merged, short_place
@@ -10,54 +10,51 @@ from gonogo.report.untrusted import clean_line
 from gonogo.report.words import colon, word
 
 _OUTCOMES = {
-    "completed": Text("completed", "完成"),
-    "running": Text("running", "运行中"),
-    "raised": Text("raised an exception", "抛出异常"),
-    "killed": Text("ended by {signal}", "被 {signal} 结束"),
-    "exited": Text("exited", "自行结束"),
-    "vanished": Text("disappeared", "消失"),
+    "completed": translated("completed"),
+    "running": translated("running"),
+    "raised": translated("raised an exception"),
+    "killed": translated("ended by {signal}"),
+    "exited": translated("exited"),
+    "vanished": translated("disappeared"),
 }
-_FOLLOWING = Text(" (follow-on failure)", "（连带失败）")
+_FOLLOWING = translated(" (follow-on failure)")
 _STATES = {
-    "late": Text("has not arrived", "没有到达"),
-    "waiting": Text("waiting", "等待"),
-    "elsewhere": Text("elsewhere", "在别处"),
-    "silent": Text("not responding", "没有响应"),
+    "late": translated("has not arrived"),
+    "waiting": translated("waiting"),
+    "elsewhere": translated("elsewhere"),
+    "silent": translated("not responding"),
 }
 _PLACES = {
-    "parameter": Text("parameters", "参数"),
-    "buffer": Text("buffers", "buffer"),
-    "optimizer-state": Text("optimizer states", "优化器状态"),
-    "zero-partition": Text("ZeRO partitions", "ZeRO 分片"),
-    "fp32-partition": Text("fp32_partitioned_groups_flat", "fp32_partitioned_groups_flat"),
-    "master-weights": Text("master weights", "主权重"),
+    "parameter": translated("parameters"),
+    "buffer": translated("buffers"),
+    "optimizer-state": translated("optimizer states"),
+    "zero-partition": translated("ZeRO partitions"),
+    "fp32-partition": translated("fp32_partitioned_groups_flat"),
+    "master-weights": translated("master weights"),
 }
-_HOW = Text("How the ranks ended", "各 rank 如何结束")
-_WAITS = Text("Who waits for whom", "谁在等谁")
-_OPERANDS = Text("Tensors where rank {rank} failed", "rank {rank} 失败处的张量")
-_ZERO = Text("The same parameters in ZeRO-3", "这些参数在 ZeRO-3 中的状态")
-_STANDS = Text(
-    "Devices of parameters and states before the first step (rank {rank})",
-    "第一步之前参数与状态所在的设备（rank {rank}）",
-)
-_SECONDS = Text("s/step", "秒/步")
-_GPU = Text("peak GPU reserved", "显存 reserved 峰值")
-_HOST = Text("peak host memory", "主机内存峰值")
-_COUNT = Text("count", "数量")
-_EXPECTED = Text("expected", "应在")
-_CALL = Text("call", "第几次")
-_STATUS = Text("status", "状态")
-_PARTITION = Text("partition", "分片")
-_STEPS = Text("steps", "步数")
-_HOSTS = Text("host", "主机")
-_STATE = Text("state", "状态")
-_STALLS = Text("Stalls and what each was waiting for", "停顿，以及各自在等什么")
-_STEP = Text("step", "步")
-_STOOD = Text("seconds", "秒")
-_THEN = Text("then", "之后")
-_WAITED = Text("waited in (call)", "等待的调用（第几次）")
-_WENT_ON = Text("continued", "自行恢复")
-_DID_NOT = Text("did not continue", "没有恢复")
+_HOW = translated("How the ranks ended")
+_WAITS = translated("Who waits for whom")
+_OPERANDS = translated("Tensors where rank {rank} failed")
+_ZERO = translated("The same parameters in ZeRO-3")
+_STANDS = translated("Devices of parameters and states before the first step (rank {rank})")
+_SECONDS = translated("s/step")
+_GPU = translated("peak GPU reserved")
+_HOST = translated("peak host memory")
+_COUNT = translated("count")
+_EXPECTED = translated("expected")
+_CALL = translated("call")
+_STATUS = translated("status")
+_PARTITION = translated("partition")
+_STEPS = translated("steps")
+_HOSTS = translated("host")
+_STATE = translated("state")
+_STALLS = translated("Stalls and what each was waiting for")
+_STEP = translated("step")
+_STOOD = translated("seconds")
+_THEN = translated("then")
+_WAITED = translated("waited in (call)")
+_WENT_ON = translated("continued")
+_DID_NOT = translated("did not continue")
 
 
 def guarded_summary(run: GuardedRunSummary, language: str) -> str:

@@ -9,18 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TextIO
 
-from gonogo.finding import Report, Text
+from gonogo.finding import Report, translated
 from gonogo.finding.errors import UserError
 from gonogo.report import print_to, render
 from gonogo.report.atomic import write_atomically
 
-_SHOWN = Text("gonogo: shown in the browser: {path}", "gonogo：已在浏览器中打开：{path}")
-_NOT_SHOWN = Text(
-    "gonogo: no browser on this machine; open {path} on one that has a browser",
-    "gonogo：本机没有浏览器；请在有浏览器的机器上打开 {path}",
-)
+_SHOWN = translated("gonogo: shown in the browser: {path}")
+_NOT_SHOWN = translated("gonogo: no browser on this machine; open {path} on one that has a browser")
 
-_CANNOT_WRITE = Text("--output {path}: {why}", "--output {path}：{why}")
+_CANNOT_WRITE = translated("--output {path}: {why}")
 
 
 def check_writable(output: Path | None) -> None:
@@ -30,13 +27,13 @@ def check_writable(output: Path | None) -> None:
     why = None
     if _is_device(output):
         if not os.access(output, os.W_OK):
-            why = Text("it is not writable", "不可写")
+            why = translated("it is not writable")
     elif os.path.isdir(output):
-        why = Text("is a folder: give a file in it", "是一个目录：请写出其中的文件名")
+        why = translated("is a folder: give a file in it")
     elif not os.path.isdir(output.parent):
-        why = Text("the folder {folder} does not exist", "目录 {folder} 不存在").format(folder=output.parent)
+        why = translated("the folder {folder} does not exist").format(folder=output.parent)
     elif not os.access(output.parent, os.W_OK):
-        why = Text("the folder {folder} is not writable", "目录 {folder} 不可写").format(folder=output.parent)
+        why = translated("the folder {folder} is not writable").format(folder=output.parent)
     if why is not None:
         raise UserError(_CANNOT_WRITE.format(path=output, why=why))
 
@@ -60,9 +57,7 @@ def _open(report: Report, written: Path | None, language: str) -> None:
         show_in_browser(report, written, language)
     except OSError as error:
         raise UserError(
-            Text("--open: can't write the page: {why}", "--open：无法写出页面：{why}").format(
-                why=error.strerror or error
-            )
+            translated("--open: can't write the page: {why}").format(why=error.strerror or error)
         ) from error
 
 
@@ -88,9 +83,7 @@ def to_stdout(write: Callable[[TextIO], object]) -> None:
     except OSError as error:
         _let_the_rest_go_nowhere()
         raise UserError(
-            Text("can't write the report to stdout: {why}", "无法把报告写到标准输出：{why}").format(
-                why=error.strerror or error
-            )
+            translated("can't write the report to stdout: {why}").format(why=error.strerror or error)
         ) from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Report, Text
+from gonogo.finding import Report, translated
 from gonogo.finding.bisection import Bisection
 from gonogo.report.as_run import as_run_table
 from gonogo.report.environment_tables import environment_tables
@@ -46,15 +46,15 @@ def tables_of(report: Report, language: str) -> list[Table]:
     return [_bisection_table(report.bisection, language)] if report.bisection is not None else []
 
 
-_TRIED = Text("Releases of {package} tried", "尝试过的 {package} 版本")
+_TRIED = translated("Releases of {package} tried")
 _COLUMNS = (
-    Text("version", "版本"),
-    Text("verdict", "结论"),
-    Text("counted as", "视为"),
-    Text("hazards", "隐患"),
-    Text("seconds", "秒"),
+    translated("version"),
+    translated("verdict"),
+    translated("counted as"),
+    translated("hazards"),
+    translated("seconds"),
 )
-_JUDGED = {"good": Text("good", "好"), "bad": Text("bad", "坏"), "skipped": Text("skipped", "跳过")}
+_JUDGED = {"good": translated("good"), "bad": translated("bad"), "skipped": translated("skipped")}
 
 
 def _bisection_table(bisection: Bisection, language: str) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict
+from gonogo.finding import Finding, Fix, Level, Report, Text, Verdict, translated
 from gonogo.finding.alike import Alike, findings_of, notes_of, skipped_of
 from gonogo.finding.log_answer import SimilarThread
 from gonogo.finding.ranks import ranks_text
@@ -20,7 +20,7 @@ from gonogo.report.trials.plan_text import print_plan
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, counted, how_to_apply, said_of, word
 
-_MORE_SOURCES = Text(" (+{count}: gonogo explain {hazard})", "（另有 {count} 个：gonogo explain {hazard}）")
+_MORE_SOURCES = translated(" (+{count}: gonogo explain {hazard})")
 _GAP = 2
 _SCREEN = 3
 """Findings in full that fit a screen."""

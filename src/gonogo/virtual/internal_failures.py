@@ -22,7 +22,7 @@ import torch
 
 from gonogo.evidence.published.models import published_model
 from gonogo.evidence.rehearsal.record import Failure
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.sandbox.questions import asked_for
 from gonogo.virtual.stack import OURS
 from gonogo.virtual.tensor import VirtualTensor
@@ -36,80 +36,54 @@ class InternalFailure(NamedTuple):
     why: Text
 
 
-_NETWORK = Text(
+_NETWORK = translated(
     "it needs the network, which a rehearsal does not use, and gonogo could not make what it fetches: download it "
     "beforehand, to where it looks first (a cache, the folder of the data), or leave out what is only sent (an upload, "
-    "a tracker)",
-    "它需要通过网络获取内容，而排练不使用网络，gonogo 也无法生成该内容：请事先下载到它首先查找的位置（缓存、数据目录）"
-    "，或去掉仅用于上传的部分（推送、实验跟踪）",
+    "a tracker)"
 )
-_ASKED = Text(
+_ASKED = translated(
     "it asks the hub for {file} of {name}, which is not on this machine, and a rehearsal does not use the network: hf "
-    "download {name} {file} (for a file of weights, one with tensors of the same names and shapes in its place does)",
-    "它向 hub 请求 {name} 的 {file}，本机没有该文件，而排练不使用网络：hf download {name} {file}"
-    "（权重文件可用张量名字和形状相同的文件代替）",
+    "download {name} {file} (for a file of weights, one with tensors of the same names and shapes in its place does)"
 )
-_ASKED_WHOLE = Text(
+_ASKED_WHOLE = translated(
     "it asks the hub for {name}, which is neither on this machine nor in gonogo's table of published models, and a "
-    "rehearsal does not use the network: hf download {name}, or give the folder of one like it",
-    "它向 hub 请求 {name}，本机没有，gonogo 的公开模型表中也没有，而排练不使用网络：hf download {name}，"
-    "或给出类似模型的目录",
+    "rehearsal does not use the network: hf download {name}, or give the folder of one like it"
 )
-_STAND_IN = Text(
+_STAND_IN = translated(
     "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
-    "machine can (its Python is enough), or report it",
-    "本机没有安装 {package}，gonogo 的替身缺少它：若本机能装，请安装该包本身（只需其 Python 部分），或报告此问题",
+    "machine can (its Python is enough), or report it"
 )
-_FACADE = Text(
-    "what gonogo put in the place of the accelerators lacks it: please report it with this line",
-    "gonogo 用来代替 GPU 的对象缺少它：请连同这一行一起报告",
-)
-_META = Text(
+_FACADE = translated("what gonogo put in the place of the accelerators lacks it: please report it with this line")
+_META = translated(
     "a tensor without data, as only a rehearsal has them, stands where the run has real data: please report it with "
-    "this line; reading that data in a DataLoader mostly works around it",
-    "此处出现了只有排练才会有的无数据张量，而真实运行中是真实数据：请连同这一行一起报告；"
-    "改由 DataLoader 读取这些数据通常可以绕过",
+    "this line; reading that data in a DataLoader mostly works around it"
 )
-_FAULT = Text("a fault of gonogo itself: please report it with this line", "gonogo 自身的故障：请连同这一行一起报告")
-_FILE = Text(
-    "a file of the rehearsal's own, which the real run doesn't have: please report it with this line",
-    "这是排练自己的文件，真实运行中没有：请连同这一行一起报告",
-)
-_LIBRARY = Text(
+_FAULT = translated("a fault of gonogo itself: please report it with this line")
+_FILE = translated("a file of the rehearsal's own, which the real run doesn't have: please report it with this line")
+_LIBRARY = translated(
     "a compiled library does not load on this machine, with the torch that is here (built for CUDA, mostly, where this "
-    "one has none): install its CPU build, or rehearse where the run's own packages are",
-    "某个编译库无法在本机与现有 torch 一起加载（通常是 CUDA 版，而本机的 torch 没有 CUDA）：请安装其 CPU 版，"
-    "或在装有运行所用软件包的机器上排练",
+    "one has none): install its CPU build, or rehearse where the run's own packages are"
 )
-_TOOLKIT = Text(
+_TOOLKIT = translated(
     "it looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to one, or have the kernel built "
-    "beforehand",
-    "它需要 CUDA 工具包，而本机没有：请把 CUDA_HOME 指向一个，或预先编译好该内核",
+    "beforehand"
 )
-_WEIGHTS = Text(
+_WEIGHTS = translated(
     "weights that the program looks for itself, which are not on this machine: copy the file here; one with tensors of "
-    "the same names and shapes does (torch.save of torch.zeros(()).expand(shape) takes no room)",
-    "程序自行查找的权重不在本机：请把该文件复制到此处；只要张量的名字和形状相同即可（torch.save 保存 "
-    "torch.zeros(()).expand(shape) 几乎不占空间）",
+    "the same names and shapes does (torch.save of torch.zeros(()).expand(shape) takes no room)"
 )
-_LATER = Text(
+_LATER = translated(
     "a rehearsal trains for fewer steps, and has written {sibling} beside it: give as many with --steps, or load what "
-    "was written last",
-    "排练训练的步数较少，只在旁边写出了 {sibling}：请用 --steps 给出足够的步数，或加载最后写出的内容",
+    "was written last"
 )
-_DRIVER = Text(
-    "it entered the real CUDA driver, which serves no device here",
-    "它进入了真实的 CUDA 驱动，而该驱动在此不提供任何设备",
-)
+_DRIVER = translated("it entered the real CUDA driver, which serves no device here")
 
-_NESTED = Text(
+_NESTED = translated(
     "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: use "
-    "layout=torch.jagged",
-    "strided 布局的嵌套张量，C++ 把它存放在排练所没有的内存中：改用 layout=torch.jagged 即可",
+    "layout=torch.jagged"
 )
-_GUARD = Text(
-    "C++ looked for a device that this build of torch knows nothing of: please report it with this line",
-    "C++ 去找了本机 torch 所不支持的设备：请连同这一行一起报告",
+_GUARD = translated(
+    "C++ looked for a device that this build of torch knows nothing of: please report it with this line"
 )
 
 _NO_NETWORK = re.compile(

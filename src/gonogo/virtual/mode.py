@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual import private
 from gonogo.virtual.dispatch.kernel_checks import as_kernels_say, check_generator, check_operands
 from gonogo.virtual.dispatch.placement import common_device, foreach_devices
@@ -269,7 +269,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _check_strided(self, raw: torch.Tensor) -> None:
         if raw.layout is not torch.strided:
-            raise UnsupportedOperator(str(self.current), Text("its result is a sparse tensor", "它的结果是稀疏张量"))
+            raise UnsupportedOperator(str(self.current), translated("its result is a sparse tensor"))
 
     def _without_kernel(
         self, operator: Operator, args: Any, kwargs: Any, tensors: list[VirtualTensor], error: NotImplementedError
@@ -293,10 +293,9 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return self.wrap_real(known, device)
         returns = operator.func._schema.returns
         if len(returns) == 1 and str(returns[0].type) == "bool":
-            return self.ledger.branch(Text("{name} of unknown values", "未知值的 {name}").format(name=operator.name))
+            return self.ledger.branch(translated("{name} of unknown values").format(name=operator.name))
         raise UnsupportedOperator(
-            str(operator.func),
-            Text("its result's shape depends on values that are not known", "其结果的形状取决于未知的数值"),
+            str(operator.func), translated("its result's shape depends on values that are not known")
         )
 
     # -- views -------------------------------------------------------------------------------------------------------
@@ -354,7 +353,7 @@ class VirtualMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if tensor.cell.chosen:
                 self.ledger.assume(contents.CHOSEN_NUMBER)
             return known
-        self.ledger.assume(Text("values that the program reads are zero", "程序读取的值为零"))
+        self.ledger.assume(translated("values that the program reads are zero"))
         with private.modes_off():
             return real.zeros(tensor.shape, dtype=tensor.dtype)
 

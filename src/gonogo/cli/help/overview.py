@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.report.page import Page, Styled, cells
 
 
@@ -17,187 +17,136 @@ class CommandSummary(NamedTuple):
     example: str
 
 
-_WHAT = Text(
-    "gonogo tells you whether a multi-GPU training run will work, before you rent the GPUs: GO, NO-GO or CANNOT-TELL.",
-    "租 GPU 之前，gonogo 就告诉你多卡训练能不能跑：GO、NO-GO 或 CANNOT-TELL。",
+_WHAT = translated(
+    "gonogo tells you whether a multi-GPU training run will work, before you rent the GPUs: GO, NO-GO or CANNOT-TELL."
 )
-_FIRST = Text("Start here", "从这里开始")
+_FIRST = translated("Start here")
 _STEPS = (
-    (
-        Text("Put your launch command behind --; nothing is run:", "把启动命令写在 -- 之后；不运行任何内容："),
-        "gonogo check -- bash launch.sh",
-    ),
-    (
-        Text("Run the program itself, on virtual GPUs:", "在虚拟 GPU 上运行程序本身："),
-        "gonogo rehearse --gpus 8xH100-80G -- bash launch.sh",
-    ),
-    (Text("A run has died? Show its log:", "训练挂了？给出日志："), "gonogo diagnose train.log"),
+    (translated("Put your launch command behind --; nothing is run:"), "gonogo check -- bash launch.sh"),
+    (translated("Run the program itself, on virtual GPUs:"), "gonogo rehearse --gpus 8xH100-80G -- bash launch.sh"),
+    (translated("A run has died? Show its log:"), "gonogo diagnose train.log"),
 )
 GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
     (
-        Text("Before a run", "运行之前"),
+        translated("Before a run"),
         (
             CommandSummary(
                 "check",
-                Text(
+                translated(
                     "Finds conflicts between configs, arguments, code and versions by reading the files, in under a "
-                    "second; --fix mends them.",
-                    "阅读文件，一秒内找出配置、参数、代码与版本之间的冲突；--fix 直接修复。",
+                    "second; --fix mends them."
                 ),
                 "gonogo check -- bash launch.sh",
             ),
             CommandSummary(
                 "rehearse",
-                Text(
-                    "Runs your program at full model size on virtual GPUs: no GPU, no weights, no data needed.",
-                    "在虚拟 GPU 上以完整模型规模运行你的程序：不需要 GPU、权重和数据。",
-                ),
+                translated("Runs your program at full model size on virtual GPUs: no GPU, no weights, no data needed."),
                 "gonogo rehearse --gpus 8xH100-80G -- bash launch.sh",
             ),
             CommandSummary(
                 "compare",
-                Text(
-                    "Compares two rehearsals: SAME, BETTER or REGRESSED, and what changed.",
-                    "比较两次排练：相同、更好还是退步，以及有哪些变化。",
-                ),
+                translated("Compares two rehearsals: SAME, BETTER or REGRESSED, and what changed."),
                 "gonogo compare before.json after.json",
             ),
             CommandSummary(
                 "cure",
-                Text(
-                    "Finds the smallest change that makes a failing run pass, and proves it by a rehearsal.",
-                    "找出使失败的运行通过的最小改动，并用排练验证。",
-                ),
+                translated("Finds the smallest change that makes a failing run pass, and proves it by a rehearsal."),
                 "gonogo cure --gpus 8xH100-80G -- bash launch.sh",
             ),
             CommandSummary(
                 "plan",
-                Text(
-                    "Lists the strategies (ZeRO stage, offload, batch) that fit a model, the fastest first.",
-                    "列出放得下该模型的方案（ZeRO 级别、卸载、batch），最快的在前。",
-                ),
+                translated("Lists the strategies (ZeRO stage, offload, batch) that fit a model, the fastest first."),
                 "gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G",
             ),
             CommandSummary(
                 "prepare",
-                Text(
-                    "Lists the models and data that a launch needs, and keeps stand-ins for those that are missing.",
-                    "列出启动命令需要的模型和数据，并为缺失的保留替身。",
+                translated(
+                    "Lists the models and data that a launch needs, and keeps stand-ins for those that are missing."
                 ),
                 "gonogo prepare -- bash launch.sh",
             ),
             CommandSummary(
                 "env",
-                Text(
-                    "Shows this Python, its packages, drivers and GPUs, and whether they fit together.",
-                    "显示当前 Python、软件包、驱动和 GPU，以及它们是否匹配。",
-                ),
+                translated("Shows this Python, its packages, drivers and GPUs, and whether they fit together."),
                 "gonogo env",
             ),
         ),
     ),
     (
-        Text("A run", "运行"),
+        translated("A run"),
         (
             CommandSummary(
                 "run",
-                Text(
-                    "Launches training with a watchdog in every rank: early warnings, and the cause if it dies.",
-                    "启动训练，每个 rank 带监护：提前告警，出错时说明原因。",
+                translated(
+                    "Launches training with a watchdog in every rank: early warnings, and the cause if it dies."
                 ),
                 "gonogo run -- torchrun --nproc_per_node 8 train.py",
             ),
             CommandSummary(
                 "sbatch",
-                Text(
-                    "Checks a Slurm job with all its files, then submits it; NO-GO is not submitted.",
-                    "先检查 Slurm 作业及其文件，再提交；NO-GO 时不提交。",
-                ),
+                translated("Checks a Slurm job with all its files, then submits it; NO-GO is not submitted."),
                 "gonogo sbatch --nodes 2 train.sbatch",
             ),
         ),
     ),
     (
-        Text("After a run", "运行之后"),
+        translated("After a run"),
         (
             CommandSummary(
                 "diagnose",
-                Text(
-                    "Finds the root cause of a dead run in its logs, with the line that shows it and the cure.",
-                    "从日志中找出失败的根本原因、证据所在行和解决办法。",
-                ),
+                translated("Finds the root cause of a dead run in its logs, with the line that shows it and the cure."),
                 "gonogo diagnose logs/",
             ),
             CommandSummary(
                 "explain",
-                Text(
-                    "Prints all that is known of a hazard that a report names: why, cure, public threads.",
-                    "显示报告中某个隐患的全部说明：原因、解决办法、公开讨论。",
-                ),
+                translated("Prints all that is known of a hazard that a report names: why, cure, public threads."),
                 "gonogo explain zero3-direct-param-use-invalid-gradient",
             ),
             CommandSummary(
                 "bisect",
-                Text("Finds the release of a package that broke the program.", "找出是软件包的哪个版本破坏了程序。"),
+                translated("Finds the release of a package that broke the program."),
                 "gonogo bisect --package deepspeed --good 0.14.0 --bad 0.14.2 -- bash launch.sh",
             ),
         ),
     ),
     (
-        Text("Tools", "工具"),
+        translated("Tools"),
         (
             CommandSummary(
                 "doctor",
-                Text(
-                    "Says what of gonogo works on this machine, and how to get the rest.",
-                    "说明 gonogo 的哪些功能在本机可用，其余的如何获得。",
-                ),
+                translated("Says what of gonogo works on this machine, and how to get the rest."),
                 "gonogo doctor",
             ),
             CommandSummary(
-                "ui",
-                Text("Offers check, rehearse, plan and cure in the browser.", "在浏览器中使用检查、排练、规划和修复。"),
-                "gonogo ui my_project/",
+                "ui", translated("Offers check, rehearse, plan and cure in the browser."), "gonogo ui my_project/"
             ),
             CommandSummary(
                 "mcp",
-                Text("Serves the commands to coding agents (MCP).", "把这些命令提供给编程助手（MCP）。"),
+                translated("Serves the commands to coding agents (MCP)."),
                 "claude mcp add gonogo -- gonogo mcp --allow my_project/",
             ),
             CommandSummary(
-                "skills",
-                Text("Teaches a coding agent when to use which command.", "教编程助手何时使用哪个命令。"),
-                "gonogo skills install",
+                "skills", translated("Teaches a coding agent when to use which command."), "gonogo skills install"
             ),
+            CommandSummary("server", translated("Checks files in your editor while you type (LSP)."), "gonogo server"),
             CommandSummary(
-                "server",
-                Text("Checks files in your editor while you type (LSP).", "在编辑器中边写边检查（LSP）。"),
-                "gonogo server",
-            ),
-            CommandSummary(
-                "gpus",
-                Text("Lists the GPUs and cloud instances that --gpus takes.", "列出 --gpus 接受的 GPU 和云实例。"),
-                "gonogo gpus H100",
+                "gpus", translated("Lists the GPUs and cloud instances that --gpus takes."), "gonogo gpus H100"
             ),
             CommandSummary(
                 "hazards",
-                Text("Lists every known way to fail, or starts a new one.", "列出所有已知隐患，或新建一个。"),
+                translated("Lists every known way to fail, or starts a new one."),
                 "gonogo hazards --theme zero3",
             ),
             CommandSummary(
                 "schema",
-                Text(
-                    "Prints JSON Schemas of DeepSpeed configs and of reports.",
-                    "输出 DeepSpeed 配置和报告的 JSON Schema。",
-                ),
+                translated("Prints JSON Schemas of DeepSpeed configs and of reports."),
                 "gonogo schema deepspeed --output ds.schema.json",
             ),
         ),
     ),
 )
-_MORE = Text(
-    "gonogo COMMAND --help tells the options of one command; gonogo --version the version. --lang zh: 中文",
-    "gonogo 命令 --help 显示该命令的选项；gonogo --version 显示版本。--lang en: English",
+_MORE = translated(
+    "gonogo COMMAND --help tells the options of one command; gonogo --version the version. --lang zh: 中文"
 )
 _INDENT = 2
 

@@ -9,7 +9,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
 from gonogo.finding.language import chosen_language
@@ -34,8 +34,6 @@ def server(
             if (error.name or "gonogo").partition(".")[0] == "gonogo":
                 raise
             raise UserError(
-                Text("gonogo server needs pygls: {install}", "gonogo server 需要 pygls：{install}").format(
-                    install=install_hint("lsp")
-                )
+                translated("gonogo server needs pygls: {install}").format(install=install_hint("lsp"))
             ) from None
         serve(lang)

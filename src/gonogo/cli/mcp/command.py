@@ -12,7 +12,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
 from gonogo.finding.language import chosen_language
@@ -52,9 +52,7 @@ def mcp(
             if (error.name or "gonogo").partition(".")[0] == "gonogo":
                 raise
             raise UserError(
-                Text("gonogo mcp needs the MCP SDK: {install}", "gonogo mcp 需要 MCP SDK：{install}").format(
-                    install=install_hint("mcp")
-                )
+                translated("gonogo mcp needs the MCP SDK: {install}").format(install=install_hint("mcp"))
             ) from None
         server, jobs = make_server(folders, runs=not no_run)
         try:
@@ -67,16 +65,15 @@ def mcp(
             jobs.end_all()
 
 
-_WAY_OUT = Text("start gonogo mcp with --allow to permit it", "请用 --allow 启动 gonogo mcp 以允许它")
+_WAY_OUT = translated("start gonogo mcp with --allow to permit it")
 
 
 def _port(text: str) -> int:
     match = re.fullmatch(r"(?:(?:127\.0\.0\.1|localhost):)?(\d{1,5})", text)
     if match is None or not 1 <= int(match[1]) <= 65535:
         raise UserError(
-            Text(
-                "--http {text}: must be a local port, for example --http 8765; it is not reachable from other machines",
-                "--http {text}：请写本机端口，例如 --http 8765；不对外提供服务",
+            translated(
+                "--http {text}: must be a local port, for example --http 8765; it is not reachable from other machines"
             ).format(text=repr(text))
         )
     return int(match[1])

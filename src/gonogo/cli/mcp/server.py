@@ -23,7 +23,7 @@ from gonogo.cli.command_words import words_of
 from gonogo.cli.schemas.report import report_schema, short_report_schema
 from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.cli.serving.jobs import Job, Jobs
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 LIMIT = 24_000
@@ -254,9 +254,7 @@ class _Tools:
         """
         where = self.folders.folder(folder)
         if bool(logs) == bool(text.strip()):
-            raise RequestRefused(
-                Text("give either logs (files or folders) or text (the log itself)", "请给出 logs 或 text，二者其一")
-            )
+            raise RequestRefused(translated("give either logs (files or folders) or text (the log itself)"))
         words = [*self._file("--project", project, where), *self._file("--environment", environment, where)]
         words += ["--with-pack", *(["-"] if text else (self.folders.word(log, where) for log in logs))]
         pasted = text.encode("utf-8", "replace")
@@ -355,7 +353,7 @@ class _Tools:
             self.folders.command(_shell_words(typed[2]), folder)
         launched = ["--", *self.folders.command(typed, folder)] if typed else []
         if any("\0" in word for word in words):
-            raise RequestRefused(Text("an argument contains a null byte", "某个参数含有空字节"))
+            raise RequestRefused(translated("an argument contains a null byte"))
         job = self.jobs.start([tool, "--format=json", f"--lang={language}", *words, *launched], folder, given)
         try:
             return await self._waited(ctx, job, wait)
@@ -400,10 +398,7 @@ def _shell_words(line: str) -> list[str]:
 def _some(command: str | Sequence[str]) -> str | Sequence[str]:
     if not command:
         raise RequestRefused(
-            Text(
-                'no command: give its words, for example ["bash", "launch.sh"], or "bash launch.sh"',
-                '没有命令：请逐词给出，例如 ["bash", "launch.sh"]，或写成 "bash launch.sh"',
-            )
+            translated('no command: give its words, for example ["bash", "launch.sh"], or "bash launch.sh"')
         )
     return command
 

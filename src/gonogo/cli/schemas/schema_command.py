@@ -10,7 +10,7 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang, Output
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.language import chosen_language
 
@@ -49,9 +49,8 @@ def schema(
             found = report_schema()
         else:
             raise UserError(
-                Text(
-                    "gonogo schema {what}: deepspeed (with --version) or report",
-                    "gonogo schema {what}：可选 deepspeed（可加 --version）或 report",
-                ).format(what=what if version is None else f"{what} --version {version}")
+                translated("gonogo schema {what}: deepspeed (with --version) or report").format(
+                    what=what if version is None else f"{what} --version {version}"
+                )
             )
         publish_text(lambda stream: stream.write(json.dumps(found, ensure_ascii=False, indent=2) + "\n"), output)

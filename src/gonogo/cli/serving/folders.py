@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gonogo.evidence.paths import expanded, is_folder, resolved
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 _MAX_WORDS = 400
@@ -26,7 +26,7 @@ class Folders:
         for path in allowed:
             if not is_folder(expanded(path)):
                 named = f"{option} {path}".strip()
-                raise UserError(Text("{named}: no such folder", "{named}：没有这个目录").format(named=named))
+                raise UserError(translated("{named}: no such folder").format(named=named))
         self._way_out = way_out
         self.roots = [resolved(expanded(path)) for path in allowed]
 
@@ -34,7 +34,7 @@ class Folders:
         """The folder to work in: ``name``, from the first allowed one. Raises Refused."""
         path = self._inside(name or ".", self.roots[0])
         if not is_folder(path):
-            raise RequestRefused(Text("folder {name}: no such folder", "目录 {name} 不存在").format(name=repr(name)))
+            raise RequestRefused(translated("folder {name}: no such folder").format(name=repr(name)))
         return path
 
     def word(self, name: str, folder: Path) -> str:
@@ -49,9 +49,9 @@ class Folders:
         """
         if len(words) > _MAX_WORDS:
             raise RequestRefused(
-                Text(
-                    "the command has {count} words; the limit is {most}", "命令有 {count} 个参数，上限为 {most} 个"
-                ).format(count=len(words), most=_MAX_WORDS)
+                translated("the command has {count} words; the limit is {most}").format(
+                    count=len(words), most=_MAX_WORDS
+                )
             )
         for word in words:
             _check(word)
@@ -67,18 +67,17 @@ class Folders:
         if not any(path.is_relative_to(root) for root in self.roots):
             allowed = ", ".join(str(root) for root in self.roots)
             raise RequestRefused(
-                Text(
-                    "{name} is outside the allowed folders ({allowed}): {way_out}",
-                    "{name} 不在允许的目录（{allowed}）之内：{way_out}",
-                ).format(name=repr(name), allowed=allowed, way_out=self._way_out)
+                translated("{name} is outside the allowed folders ({allowed}): {way_out}").format(
+                    name=repr(name), allowed=allowed, way_out=self._way_out
+                )
             )
         return path
 
 
 def _check(word: str) -> None:
     if "\0" in word or len(word) > _MAX_WORD_LENGTH:
-        raise RequestRefused(Text("an argument contains a null byte, or is too long", "某个参数含有空字节，或过长"))
+        raise RequestRefused(translated("an argument contains a null byte, or is too long"))
     try:
         word.encode()
     except UnicodeEncodeError:
-        raise RequestRefused(Text("an argument is not valid Unicode", "某个参数不是有效的 Unicode 文本")) from None
+        raise RequestRefused(translated("an argument is not valid Unicode")) from None

@@ -22,7 +22,7 @@ import anyio
 
 from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.evidence.paths import ONLY_BELOW
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.prepare.prompts import PROGRESS, PROGRESS_LINES
 
 MAX_RUNNING = 4
@@ -133,10 +133,9 @@ class Jobs:
         if len(running) >= MAX_RUNNING:
             names = ", ".join(f"{job.id} ({job.tool})" for job in running)
             raise RequestRefused(
-                Text(
-                    "{count} jobs are running ({names}): wait for one to finish, or cancel it",
-                    "已有 {count} 个任务在运行（{names}）：请等待其中一个结束，或取消它",
-                ).format(count=len(running), names=names)
+                translated("{count} jobs are running ({names}): wait for one to finish, or cancel it").format(
+                    count=len(running), names=names
+                )
             )
         job = Job(words, folder, self.folders, given)
         self._jobs[job.id] = job
@@ -149,9 +148,7 @@ class Jobs:
         job = self._jobs.get(name)
         if job is None:
             raise RequestRefused(
-                Text("no job {name}; only the latest {most} are kept", "没有任务 {name}；只保留最近 {most} 个").format(
-                    name=repr(name), most=_MAX_KEPT
-                )
+                translated("no job {name}; only the latest {most} are kept").format(name=repr(name), most=_MAX_KEPT)
             )
         return job
 

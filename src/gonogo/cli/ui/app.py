@@ -26,7 +26,7 @@ from gonogo.cli.ui.report_store import ReportStore, StoredReport, has_report
 from gonogo.cli.ui.words import WORDS
 from gonogo.evidence.environment.hardware import all_accelerators
 from gonogo.evidence.environment.instances import all_instances
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.redaction import redact
 from gonogo.rehearse.baseline import compare_reports, read_report
@@ -158,7 +158,7 @@ class _Page:
         begun = {made.id: made for made in (*self.kept.all(), *map(self._made, self.jobs.all()))}
         sides = [begun[name] for name in (asked.one, asked.other) if name in begun and self._page_of(name) is not None]
         if len(sides) < 2:
-            raise RequestRefused(Text("one of the two reports is no longer kept", "两份报告之一已不再保留"))
+            raise RequestRefused(translated("one of the two reports is no longer kept"))
         old, new = sorted(sides, key=lambda made: made.begun)
         made, page = await anyio.to_thread.run_sync(self._compared, old, new, asked.language)
         self.comparisons[made.id] = page
@@ -263,15 +263,14 @@ async def _body(request: Request, kind: type[Body]) -> Body:
             read += part
             if len(read) > MAX_BYTES:
                 raise RequestRefused(
-                    Text(
-                        "more than {most} MiB: save the log as a file and choose that",
-                        "超过 {most} MiB：请存为文件后选择",
-                    ).format(most=MAX_BYTES >> 20)
+                    translated("more than {most} MiB: save the log as a file and choose that").format(
+                        most=MAX_BYTES >> 20
+                    )
                 )
     try:
         return msgspec.json.decode(bytes(read), type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RequestRefused(Text("invalid request: {why}", "请求无效：{why}").format(why=error)) from None
+        raise RequestRefused(translated("invalid request: {why}").format(why=error)) from None
 
 
 def _json(value: object, status: int = 200) -> Response:

@@ -16,15 +16,14 @@ import typer
 
 from gonogo.cli.exit_status import exit_statuses
 from gonogo.cli.options import Lang
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
 from gonogo.finding.language import chosen_language
 
 _HOST = "127.0.0.1"
-_OPEN = Text(
-    "gonogo ui: {address}\nAnyone with this address has access: don't share it. Ctrl-C stops the server.",
-    "gonogo ui：{address}\n知道该地址即可访问，请勿外传。按 Ctrl-C 停止。",
+_OPEN = translated(
+    "gonogo ui: {address}\nAnyone with this address has access: don't share it. Ctrl-C stops the server."
 )
 
 
@@ -50,7 +49,7 @@ def ui(
     with exit_statuses(language):
         from gonogo.cli.serving.folders import Folders
 
-        way_out = Text("start gonogo ui with a folder that contains it", "请以包含它的目录启动 gonogo ui")
+        way_out = translated("start gonogo ui with a folder that contains it")
         folders = Folders([folder or Path.cwd()], way_out)
         try:
             from uvicorn import Config, Server
@@ -60,9 +59,7 @@ def ui(
             if (error.name or "gonogo").partition(".")[0] == "gonogo":
                 raise
             raise UserError(
-                Text(
-                    "gonogo ui needs Starlette and uvicorn: {install}", "gonogo ui 需要 Starlette 与 uvicorn：{install}"
-                ).format(install=install_hint("ui"))
+                translated("gonogo ui needs Starlette and uvicorn: {install}").format(install=install_hint("ui"))
             ) from None
         listening = _listening(port or 0)
         token = secrets.token_urlsafe(24)
@@ -94,9 +91,8 @@ def _listening(port: int) -> socket.socket:
     except OSError as error:
         made.close()
         raise UserError(
-            Text(
-                "--port {port}: {why}; without --port a free port is chosen",
-                "--port {port}：{why}；不写 --port 则自动选择空闲端口",
-            ).format(port=port, why=error.strerror or error)
+            translated("--port {port}: {why}; without --port a free port is chosen").format(
+                port=port, why=error.strerror or error
+            )
         ) from None
     return made

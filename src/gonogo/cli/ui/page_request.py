@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from gonogo.cli.serving.folders import Folders, RequestRefused
-from gonogo.finding import Text
+from gonogo.finding import translated
 
 MAX_BYTES = 64 << 20
 """Of a request: a log that is pasted may be long."""
@@ -68,7 +68,7 @@ def command_words(asked: UiRequest, folders: Folders) -> tuple[list[str], Path, 
         "report": _report,
     }[asked.tool](asked, folders, folder, launched)
     if any("\0" in word for word in words):
-        raise RequestRefused(Text("an argument contains a null byte", "某个参数含有空字节"))
+        raise RequestRefused(translated("an argument contains a null byte"))
     tool = "run" if asked.tool == "report" else asked.tool
     shown = ["--format=html", f"--lang={asked.language}"]
     given = asked.log.encode("utf-8", "replace") if asked.tool == "diagnose" else b""
@@ -79,7 +79,7 @@ def _split(command: str) -> list[str]:
     try:
         return shlex.split(command.replace("\\\n", " "))
     except ValueError:
-        raise RequestRefused(Text("the command has a quote that is not closed", "命令中有未闭合的引号")) from None
+        raise RequestRefused(translated("the command has a quote that is not closed")) from None
 
 
 def _check(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
@@ -99,7 +99,7 @@ def _plan(asked: UiRequest, folders: Folders, folder: Path, launched: list[str])
         words.append(_model(asked.model, folders, folder))
         launched.clear()  # of the two, the model is what was named for it
     elif not launched:
-        raise RequestRefused(Text("plan needs a model, or a command that trains one", "规划需要模型，或训练模型的命令"))
+        raise RequestRefused(translated("plan needs a model, or a command that trains one"))
     return words
 
 
@@ -117,7 +117,7 @@ def _cure(asked: UiRequest, folders: Folders, folder: Path, launched: list[str])
 
 def _diagnose(asked: UiRequest, folders: Folders, folder: Path, launched: list[str]) -> list[str]:
     if not asked.log.strip() and not asked.logs:
-        raise RequestRefused(Text("no log: paste one, or choose a file", "没有日志：请粘贴日志，或选择文件"))
+        raise RequestRefused(translated("no log: paste one, or choose a file"))
     beside = ["--project=."] if asked.with_files else []
     launched.clear()  # what is typed for a launch is not what the log is of
     return [*beside, *(["-"] if asked.log.strip() else []), *(folders.word(name, folder) for name in asked.logs)]
@@ -137,6 +137,4 @@ def _option_words(**values: str | int | None) -> list[str]:
 
 def _some(launched: list[str]) -> None:
     if not launched:
-        raise RequestRefused(
-            Text("no command: choose a launch script, or write one", "没有命令：请选择启动脚本，或填写命令")
-        )
+        raise RequestRefused(translated("no command: choose a launch script, or write one"))

@@ -15,7 +15,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.stall import is_time_out
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 
@@ -30,12 +30,9 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     raised = facts.chain[-1] if facts.chain else None
     if raised is not None and _CUDA_ERROR.search(raised.message.text) and log.says(_LATE):
         yield Clue(
-            Text(
+            translated(
                 "CUDA reports such an error at a later call: the line shown need not be where it arose. Run once with "
-                "CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer",
-                "CUDA 会在之后的调用中才报告这种错误：所示的行不一定是出错处。请用 CUDA_LAUNCH_BLOCKING=1 运行一次，或"
-                "使用 "
-                "compute-sanitizer",
+                "CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer"
             ),
             (CluePlace(raised.log, raised.line),),
         )
@@ -44,11 +41,10 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         return
     if (killed := log.find(_KILLED)) is not None:
         yield Clue(
-            Text(
+            translated(
                 "The kill (signal 9) is what a launcher does to ranks that outlive a failure: {type} was raised in the "
                 "run "
-                "itself",
-                "被杀死（信号 9）是启动器对失败后仍在运行的 rank 所做的：{type} 才是运行自身抛出的",
+                "itself"
             ).format(type=raised.type),
             (
                 CluePlace(killed.line.path, killed.line.number, killed.text.strip()[:200]),

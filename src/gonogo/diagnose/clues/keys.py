@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.failure import FailureFacts, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
 _WRAPPERS = {
-    "module.": Text("DataParallel or DDP wraps the model so", "DataParallel 或 DDP 的包装会加上它"),
-    "_orig_mod.": Text("torch.compile wraps the model so", "torch.compile 的包装会加上它"),
-    "base_model.model.": Text("PEFT wraps the model so", "PEFT 的包装会加上它"),
-    "_fsdp_wrapped_module.": Text("FSDP1 wraps modules so", "FSDP1 的包装会加上它"),
-    "_checkpoint_wrapped_module.": Text("activation checkpointing wraps modules so", "激活检查点的包装会加上它"),
-    "model.": Text("a class around the model (with a head) adds it", "模型外层的类（带 head）会加上它"),
-    "language_model.": Text("a multimodal class keeps its language model there", "多模态的类把语言模型放在它下面"),
+    "module.": translated("DataParallel or DDP wraps the model so"),
+    "_orig_mod.": translated("torch.compile wraps the model so"),
+    "base_model.model.": translated("PEFT wraps the model so"),
+    "_fsdp_wrapped_module.": translated("FSDP1 wraps modules so"),
+    "_checkpoint_wrapped_module.": translated("activation checkpointing wraps modules so"),
+    "model.": translated("a class around the model (with a head) adds it"),
+    "language_model.": translated("a multimodal class keeps its language model there"),
 }
 _WEIGHT = compiled_when_used(r"^\w+(?:\.\w+){2,}$")
 
@@ -30,11 +30,10 @@ def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             yield from _prefix(raised)
         elif raised.message.form == "missing_key" and _WEIGHT.match(raised.message.names[0]):
             yield Clue(
-                Text(
+                translated(
                     "'{key}' is the name of a weight: what loads or converts the checkpoint has no entry for it, so "
                     "names "
-                    "on the two sides differ, or this kind of layer is not known there",
-                    "“{key}” 是权重名：加载或转换 checkpoint 的代码没有它的条目，即两边命名不同，或它不支持这种层",
+                    "on the two sides differ, or this kind of layer is not known there"
                 ).format(key=raised.message.names[0]),
                 (_place(raised),),
             )
@@ -58,20 +57,17 @@ def _prefix(raised: RaisedException) -> Iterator[Clue]:
         return
     wrapper = _WRAPPERS.get(ours) or _WRAPPERS.get(theirs)
     yield Clue(
-        Text(
+        translated(
             "The keys differ only in their beginning: the model has '{ours}' where the checkpoint has '{theirs}' "
             "({count} of {of} keys shown){wrapper}. Rename the keys when loading (strip or add the prefix), or load "
             "into "
-            "the module that was saved",
-            "键只有开头不同：模型为 “{ours}”，checkpoint 为 “{theirs}”（所列 {of} 个键中的 {count} 个）{wrapper}。加载"
-            "时改名"
-            "（去掉或加上该前缀），或加载到当初保存的那个模块中",
+            "the module that was saved"
         ).format(
             ours=ours or "",
             theirs=theirs or "",
             count=count,
             of=len(missing),
-            wrapper=Text(": {how}", "：{how}").format(how=wrapper) if wrapper is not None else "",
+            wrapper=translated(": {how}").format(how=wrapper) if wrapper is not None else "",
         ),
         (_place(raised),),
     )

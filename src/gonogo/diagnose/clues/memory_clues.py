@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 from gonogo.finding.words import size
@@ -47,15 +47,12 @@ def _of_gpu(text: str, place: CluePlace) -> Iterator[Clue]:
         return
     if free > 1.02 * asked:
         yield Clue(
-            Text(
+            translated(
                 "{asked} was requested and {free} was free: the GPU had not run out. What refuses is a limit of the "
                 "process "
                 "(set_per_process_memory_fraction, MPS, a container's), an address space in pieces, or a library that "
                 "maps "
-                "memory itself",
-                "申请 {asked}，而当时还有 {free} 空闲：GPU 并未耗尽。拒绝它的是进程的上限（"
-                "set_per_process_memory_fraction、MPS、"
-                "容器）、碎片化的地址空间，或自行映射显存的库",
+                "memory itself"
             ).format(asked=size(asked), free=size(free)),
             (place,),
             _OF_A_SHORTAGE,
@@ -64,11 +61,9 @@ def _of_gpu(text: str, place: CluePlace) -> Iterator[Clue]:
     unused = _bytes(_UNUSED.search(text))
     if unused is not None and unused > asked:
         yield Clue(
-            Text(
+            translated(
                 "{asked} was requested, and {unused} is reserved by PyTorch without being used: enough, but in pieces "
-                "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)",
-                "申请 {asked}，而 PyTorch 已预留却未使用的有 {unused}：总量足够但已碎片化"
-                "（PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True）",
+                "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)"
             ).format(asked=size(asked), unused=size(unused)),
             (place,),
         )
@@ -88,9 +83,8 @@ def _of_host(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         used = float(match.group(1)) * 2 ** _POWER[(match.group(2) or match.group(4))[0]]
         if whole and _NEARLY <= used / whole <= 1.01:
             yield Clue(
-                Text(
-                    "The host had {used} of its {whole} in use: the kernel, or the container's limit, kills then",
-                    "主机已使用 {used}（共 {whole}）：此时内核或容器上限会杀死进程",
+                translated(
+                    "The host had {used} of its {whole} in use: the kernel, or the container's limit, kills then"
                 ).format(used=size(used), whole=size(whole)),
                 (CluePlace(found.line.path, found.line.number, found.text.strip()[:200]),),
             )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from gonogo.evidence.failure.settings import RunSetting, meaning_of, settings_of, world_size
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts, Message, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
@@ -56,10 +56,9 @@ def _of_check(raised: RaisedException, place: CluePlace) -> Iterator[Clue]:
     if (check := _CHECKED.search(code)) and raised.type in ("AssertionError", "ValueError", "RuntimeError"):
         whole, divisor = check.groups()
         yield Clue(
-            Text(
-                "The check that failed is `{whole} % {divisor} == 0`: {divisor} has to divide {whole}",
-                "失败的检查是 `{whole} % {divisor} == 0`：{whole} 必须能被 {divisor} 整除",
-            ).format(whole=whole, divisor=divisor),
+            translated("The check that failed is `{whole} % {divisor} == 0`: {divisor} has to divide {whole}").format(
+                whole=whole, divisor=divisor
+            ),
             (place,),
         )
 
@@ -72,10 +71,7 @@ def _of_division(log: FailureLog, raised: RaisedException, place: CluePlace) -> 
         whole, divisor = _dividend(message, numbers)
         if whole % divisor:
             yield Clue(
-                Text(
-                    "{whole} = {times} x {divisor} + {rest}: it is no multiple of {divisor}{names}",
-                    "{whole} = {times} x {divisor} + {rest}：不是 {divisor} 的倍数{names}",
-                ).format(
+                translated("{whole} = {times} x {divisor} + {rest}: it is no multiple of {divisor}{names}").format(
                     whole=whole,
                     divisor=divisor,
                     times=whole // divisor,
@@ -95,9 +91,8 @@ def _of_division(log: FailureLog, raised: RaisedException, place: CluePlace) -> 
             continue
         if any(word in words for word in _MEANING_WORDS.get(meaning, ())):
             yield Clue(
-                Text(
-                    "{name} is {value} = {times} x {divisor} + {rest}: pad or cut to a multiple of {divisor}",
-                    "{name} 为 {value} = {times} x {divisor} + {rest}：请填充或截断为 {divisor} 的倍数",
+                translated(
+                    "{name} is {value} = {times} x {divisor} + {rest}: pad or cut to a multiple of {divisor}"
                 ).format(
                     name=setting.name,
                     value=setting.number,
@@ -145,11 +140,9 @@ def _of_view(message: Message, place: CluePlace) -> Iterator[Clue]:
         rest = whole // size
         if rest > 1 and elements % rest == 0 and elements != whole:
             yield Clue(
-                Text(
+                translated(
                     "{elements} = {there} x {rest}, and {shape} needs {size} x {rest}: the tensor has {there} where "
-                    "{size} is expected (tokens or rows that another path counted, gathered or split otherwise)",
-                    "{elements} = {there} x {rest}，而 {shape} 需要 {size} x {rest}：应为 {size} 处该张量有 {there}"
-                    "（另一条路径以别的方式计数、聚合或切分的 token 或行）",
+                    "{size} is expected (tokens or rows that another path counted, gathered or split otherwise)"
                 ).format(elements=elements, there=elements // rest, rest=rest, shape=list(shape), size=size),
                 (place,),
             )
@@ -169,14 +162,11 @@ def _of_adapter(raised: RaisedException, place: CluePlace) -> Iterator[Clue]:
     if not any(_ADAPTER.search(text) for text in (frame.code, frame.function, file)):
         return
     yield Clue(
-        Text(
+        translated(
             "It is in an adapter ({function}): its size or its input is not the layer's own. So it is with layers "
             "that the adapter's code does not know: experts in one tensor, a latent size, layers that tensor or expert "
             "parallelism splits, an overlap that hands on other tokens. Leave these layers out of target_modules, turn "
-            "the overlap off, or take a release of {package} that knows them",
-            "出错处在适配器中（{function}）：它的大小或输入与该层不一致。适配器代码不认识的层会这样：合成一个张量的专家、"
-            "隐式（latent）维度、被张量或专家并行切分的层、传入另一批 token 的重叠执行。请把这些层移出 target_modules、"
-            "关闭重叠，或使用认识它们的 {package} 版本",
+            "the overlap off, or take a release of {package} that knows them"
         ).format(function=frame.function, package=frame.package or "the library"),
         (place,),
     )
@@ -190,13 +180,10 @@ def _of_sizes(message: Message, place: CluePlace) -> Iterator[Clue]:
             elements, part = math.prod(big), math.prod(flat)
             if len(flat) == 1 < len(big) and part > 4096 and elements != part and elements % part == 0:
                 yield Clue(
-                    Text(
+                    translated(
                         "{big} has {elements:,} elements, {times} times {part:,}: the one is a whole tensor, the other "
                         "a flat "
-                        "shard of it among {times} ranks (FSDP1 or ZeRO-3 keep parameters so)",
-                        "{big} 有 {elements:,} 个元素，是 {part:,} 的 {times} 倍：一个是完整张量，另一个是分给 {times} "
-                        "个 rank 的"
-                        "展平分片（FSDP1 或 ZeRO-3 这样保存参数）",
+                        "shard of it among {times} ranks (FSDP1 or ZeRO-3 keep parameters so)"
                     ).format(big=list(big), elements=elements, part=part, times=elements // part),
                     (place,),
                 )
@@ -208,17 +195,16 @@ def _of_sizes(message: Message, place: CluePlace) -> Iterator[Clue]:
         small, large = min(sizes), max(sizes)
         times = large // small
         meant = (
-            Text(
+            translated(
                 ": twice, as where something is done a second time (a cache that a recomputation of checkpointing "
                 "appended "
-                "to, a sequence joined with itself)",
-                "：正好两倍，像是同一件事做了两次（检查点重算时又向缓存追加，或序列与自身拼接）",
+                "to, a sequence joined with itself)"
             )
             if times == 2
             else Text("", "")
         )
         yield Clue(
-            Text("{large} is {times} x {small}{meant}", "{large} 是 {times} x {small}{meant}").format(
+            translated("{large} is {times} x {small}{meant}").format(
                 large=large, times=times, small=small, meant=meant
             ),
             (place,),
@@ -234,14 +220,14 @@ def _of_settings(log: FailureLog, message: Message, place: CluePlace) -> Iterato
         equal = [setting for setting in settings if setting.number == number]
         if equal:
             yield Clue(
-                Text("{number} is {name}", "{number} 是 {name}").format(
+                translated("{number} is {name}").format(
                     number=number, name=", ".join(dict.fromkeys(setting.name for setting in equal[:2]))
                 ),
                 (place, *_places(equal[:2])),
             )
         elif pair := _product(number, settings):
             yield Clue(
-                Text("{number} = {one} x {other}", "{number} = {one} x {other}").format(
+                translated("{number} = {one} x {other}").format(
                     number=number, one=f"{pair[0].number} ({pair[0].name})", other=f"{pair[1].number} ({pair[1].name})"
                 ),
                 (place, *_places(pair)),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gonogo.evidence.failure.settings import settings_of
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 
@@ -32,29 +32,21 @@ def of_slices(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     place = CluePlace(found.line.path, found.line.number, found.text.strip()[:200])
     if size == length and start % length == 0:
         yield Clue(
-            Text(
+            translated(
                 "A weight came with {size} entries where at least {whole} are expected (those from {start} on are cut "
                 "out of "
                 "it): the trainer sent one shard of a tensor-parallel weight, not the whole. Gather the parameter over "
                 "its (expert) tensor-parallel group before it is sent, or use the same parallel size in trainer and "
-                "engine; a release whose layers mark such parameters as sharded gathers them",
-                "收到的权重只有 {size} 项，而应有至少 {whole} 项（要取出从 {start} 起的部分）：训练端发送的是张量并行"
-                "权重的一"
-                "个分片，而不是完整权重。发送前在其（专家）张量并行组内聚合该参数，或让训练端与推理引擎使用相同的并行"
-                "数；会把"
-                "此类参数标记为分片的版本会自动聚合",
+                "engine; a release whose layers mark such parameters as sharded gathers them"
             ).format(size=size, whole=start + length, start=start),
             (place,),
             decides=True,
         )
         return
     yield Clue(
-        Text(
+        translated(
             "A slice of {length} from {start} on reaches past the tensor's {size} entries: sender and receiver hold "
-            "the tensor to be of different sizes. Compare its shape on both sides (parallel size, padding, layout)",
-            "从 {start} 起的 {length} 项超出了张量的 {size} 项：发送方与接收方认为该张量的大小不同。请比较两侧的形状（"
-            "并行"
-            "数、填充、布局）",
+            "the tensor to be of different sizes. Compare its shape on both sides (parallel size, padding, layout)"
         ).format(length=length, start=start, size=size),
         (place,),
         decides=True,
@@ -68,12 +60,10 @@ def of_placeholders(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         return
     offload = next((one for one in settings_of(log) if one.last_name in _PARAMETERS_AWAY), None)
     yield Clue(
-        Text(
+        translated(
             "Under ZeRO-3 a parameter is a placeholder without entries outside its module's forward and "
             "backward{away}: the line reads one as if it were whole. Use stage 2, keep parameters on the GPU, or "
-            "gather it there (deepspeed.zero.GatheredParameters)",
-            "ZeRO-3 下，参数在其模块的前向与反向之外只是没有数据的占位符{away}：出错的行把它当作完整的参数读取。"
-            "请用 stage 2、把参数留在 GPU 上，或在该处聚合它（deepspeed.zero.GatheredParameters）",
+            "gather it there (deepspeed.zero.GatheredParameters)"
         ).format(away=Text(f" ({offload.name} is on)", f"（启用了 {offload.name}）") if offload is not None else ""),
         (CluePlace(raised.log, raised.line), *((offload.place,) if offload is not None and offload.place else ())),
     )
@@ -99,10 +89,7 @@ def of_modules(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
                 continue
             told.append(setting.last_name)
             yield Clue(
-                Text(
-                    "{name} in {source} is what runs the failing code ({file})",
-                    "{source}中的 {name} 启用了出错的代码（{file}）",
-                ).format(
+                translated("{name} in {source} is what runs the failing code ({file})").format(
                     name=setting.name,
                     source=setting.source,
                     file="/".join(frame.path.replace("\\", "/").split("/")[-2:]),

@@ -11,7 +11,7 @@ from gonogo.evidence.log.code_owner import code_place
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts, LoggedCollective
 from gonogo.finding.log_answer import Clue, CluePlace
 
@@ -52,12 +52,9 @@ def _apart(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
         sides = sorted(different.items(), key=lambda side: len(side[1]))
         described = [(_ranks(side), _call(side[0])) for _, side in sides[:3]]
         yield Clue(
-            Text(
+            translated(
                 "The ranks diverge: at collective {sequence}, {sides}. They ran different code before it; look for a "
-                "branch, a batch or a module that only some ranks have",
-                "各 rank 出现分歧：在第 {sequence} 个集合通信处，{sides}。此前它们执行了不同的代码；请查找只有部分 "
-                "rank "
-                "才会进入的分支、才有的 batch 或模块",
+                "branch, a batch or a module that only some ranks have"
             ).format(
                 sequence=sequence,
                 sides=Text(
@@ -89,14 +86,11 @@ def _uneven(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
         behind = [call for call in ordered if call.sequence == first.sequence]
         ahead = [call for call in ordered if call.sequence == last.sequence]
         yield Clue(
-            Text(
+            translated(
                 "{behind} waited in collective {low} ({one}), {ahead} in collective {high} ({other}): they have not "
                 "made the same number of collectives. Some ranks ran more passes than others, or skipped a backward: "
                 "look at how many batches, samples or turns each rank gets (dynamic batches, multi-turn rollouts, "
-                "filtered samples), and at what is done on some ranks only",
-                "{behind} 等在第 {low} 个集合通信（{one}），{ahead} 等在第 {high} 个（{other}）：它们执行的集合通信次数"
-                "不同。有的 rank 比别的多跑了几次，或跳过了反向：请看每个 rank 得到多少 batch、样本或轮次（动态 batch、"
-                "多轮 rollout、被过滤的样本），以及只在部分 rank 上做的事",
+                "filtered samples), and at what is done on some ranks only"
             ).format(
                 behind=_ranks(behind),
                 low=f"{first.sequence:,}",
@@ -127,11 +121,9 @@ def _called_from(log: FailureLog) -> Iterator[Clue]:
         if before is not None and place.package != "torch":
             work = next((said for names, said in _WORK_OF if set(names) & set(place.function.lower().split("_"))), None)
             yield Clue(
-                Text(
+                translated(
                     "The collective is {called}, called in {function} ({file}:{line}){work}: ranks that never come "
-                    "there do not call {function}, or call it under a condition on the rank",
-                    "该集合通信是 {called}，由 {function}（{file}:{line}）调用{work}：没有到达的 rank 没有调用 "
-                    "{function}，或只在按 rank 判断的分支内调用",
+                    "there do not call {function}, or call it under a condition on the rank"
                 ).format(
                     called=before,
                     function=place.function,
@@ -155,12 +147,12 @@ _OBJECTS = compiled_when_used(
 )
 """What ranks call to wait for work in Python that another rank does."""
 _WORK_OF = (
-    (("rollout", "generate", "generation", "sample", "sampling"), Text("the rollout", "rollout")),
-    (("reward", "rewards", "score", "judge", "verify"), Text("the rewards", "奖励计算")),
-    (("save", "checkpoint", "export", "merge"), Text("the saving", "保存")),
-    (("evaluate", "evaluation", "eval", "predict", "validate"), Text("the evaluation", "评估")),
-    (("tokenize", "preprocess", "dataset", "datasets", "map", "cache"), Text("the preparation of data", "数据准备")),
-    (("download", "load", "loading", "pretrained"), Text("the loading", "加载")),
+    (("rollout", "generate", "generation", "sample", "sampling"), translated("the rollout")),
+    (("reward", "rewards", "score", "judge", "verify"), translated("the rewards")),
+    (("save", "checkpoint", "export", "merge"), translated("the saving")),
+    (("evaluate", "evaluation", "eval", "predict", "validate"), translated("the evaluation")),
+    (("tokenize", "preprocess", "dataset", "datasets", "map", "cache"), translated("the preparation of data")),
+    (("download", "load", "loading", "pretrained"), translated("the loading")),
 )
 
 
@@ -177,13 +169,10 @@ def _waits_for_work(log: FailureLog, calls: Sequence[LoggedCollective]) -> Itera
         if work is None:
             continue
         yield Clue(
-            Text(
+            translated(
                 "{function} waits in {call}{limit}: the other ranks wait there until one has done {work}, which took "
                 "longer. Raise the timeout (ddp_timeout, init_process_group(timeout=…)), or exchange objects over a "
-                "Gloo group of its own; if it never ends, that rank's log has the cause",
-                "{function} 在 {call} 中等待{limit}：其他 rank 在此等某个 rank 完成{work}，而它用了更久。请调大超时"
-                "（ddp_timeout、init_process_group(timeout=…)），或用单独的 Gloo 进程组交换对象；若它一直不结束，原因"
-                "在那个 rank 的日志中",
+                "Gloo group of its own; if it never ends, that rank's log has the cause"
             ).format(
                 function=parts.group(3),
                 call=call.group(),
@@ -205,11 +194,9 @@ def _absent(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue
     if not waiting or not missing or (len(missing) > len(waiting) + 1 and len(waiting) > 1):
         return
     yield Clue(
-        Text(
+        translated(
             "{waiting} waited in vain; {missing} did not report a timeout: it was elsewhere (saving, evaluating, "
-            "preparing data, or dead), so its log or its stack has the cause",
-            "{waiting} 在空等；{missing} 没有报告超时：它停在别处（保存、评估、准备数据，或已退出），原因在它的日志或调"
-            "用栈中",
+            "preparing data, or dead), so its log or its stack has the cause"
         ).format(waiting=_named(sorted(waiting)), missing=_named(missing)),
         tuple(_place(call) for call in calls[:1]),
         decides=True,
@@ -223,20 +210,16 @@ def _of_one_element(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
         return
     alone = len({call.rank for call in small}) == 1
     yield Clue(
-        Text(
+        translated(
             "{ranks} waited in an all-reduce of 1 element: that is a barrier, or a single value that is reduced (a "
             "loss, "
-            "a flag), not gradients.{alone}",
-            "{ranks} 等在只有 1 个元素的 all-reduce 中：那是 barrier，或在规约单个数值（损失、标志），不是梯度。"
-            "{alone}",
+            "a flag), not gradients.{alone}"
         ).format(
             ranks=_ranks(small),
-            alone=Text(
+            alone=translated(
                 " Only this rank reached it in the log: is it called under a condition on the rank (saving, "
                 "evaluation, "
-                "logging), or did the other ranks return earlier?",
-                "日志中只有该 rank 到达此处：它是否位于按 rank 判断的分支内（保存、评估、记录日志），或其他 rank 提前返"
-                "回？",
+                "logging), or did the other ranks return earlier?"
             )
             if alone
             else "",
@@ -253,10 +236,9 @@ def _late(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
         return
     call = next(call for call in calls if call.sequence == min(numbers))
     yield Clue(
-        Text(
+        translated(
             "{count} collectives had been made before this one: the network, peer-to-peer and the launch work; a rank "
-            "fell behind or took another path",
-            "此前已完成 {count} 次集合通信：网络、P2P 与启动方式都没有问题；是某个 rank 落后或走了不同的路径",
+            "fell behind or took another path"
         ).format(count=f"{min(numbers) - 1:,}"),
         (_place(call),),
         _AT_FIRST,
@@ -277,13 +259,11 @@ def _longer_than_the_timeout(log: FailureLog, calls: Sequence[LoggedCollective])
     if found_in is None or longest < limit:
         return
     yield Clue(
-        Text(
+        translated(
             "'{name}' had run for {elapsed} and the collective's timeout is {limit}: ranks that are done with it wait "
             "for "
             "the others that long. Raise the timeout (ddp_timeout, init_process_group(timeout=…)), or do it before the "
-            "processes are started",
-            "“{name}” 已运行 {elapsed}，而集合通信的超时为 {limit}：先完成的 rank 会一直等待其他 rank。请调大超时"
-            "（ddp_timeout、init_process_group(timeout=…)），或在启动多进程之前完成这一步",
+            "processes are started"
         ).format(name=name[-60:], elapsed=_duration(longest), limit=_duration(limit)),
         (CluePlace(found_in.line.path, found_in.line.number, found_in.text.strip()[:200]), _place(calls[0])),
     )
@@ -309,7 +289,7 @@ def _ranks(calls: Sequence[LoggedCollective]) -> Text:
 
 def _named(ranks: Sequence[int]) -> Text:
     if not ranks:
-        return Text("a rank", "某个 rank")
+        return translated("a rank")
     listed = ", ".join(map(str, ranks[:8])) + (", …" if len(ranks) > 8 else "")
     return Text(f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}", f"rank {listed}")
 

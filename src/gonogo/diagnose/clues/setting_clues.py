@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gonogo.evidence.failure.settings import NAMES, RunSetting, meaning_of, settings_of
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.failure import FailureFacts, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
@@ -66,7 +66,7 @@ def of_settings(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         if len(told) > _MAX:
             return
         yield Clue(
-            Text("{name} is {value} in {source}", "{source}中 {name} 为 {value}").format(
+            translated("{name} is {value} in {source}").format(
                 name=setting.name, value=setting.value[:80], source=setting.source
             ),
             (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),

@@ -9,7 +9,7 @@ from gonogo.evidence.environment.version_range import parse_version, versions_in
 from gonogo.evidence.failure.misfit import Misfit, library_package, misfit_in
 from gonogo.evidence.failure.native import readable, string_abi
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
 
@@ -36,14 +36,13 @@ def _of_releases(misfit: Misfit, place: CluePlace) -> Iterator[Clue]:
     asks = f"{misfit.asks} {misfit.asks_version}".strip()
     if asks:
         yield Clue(
-            Text(
-                "{asks} asks for it, {lacks} does not have it: the two are of different times",
-                "{asks} 需要它，而 {lacks} 没有：两者不是同一时期的版本",
-            ).format(asks=asks, lacks=lacks),
+            translated("{asks} asks for it, {lacks} does not have it: the two are of different times").format(
+                asks=asks, lacks=lacks
+            ),
             (place,),
         )
     elif misfit.lacks_version:
-        yield Clue(Text("{lacks} is what the run has", "运行中安装的是 {lacks}").format(lacks=lacks), (place,))
+        yield Clue(translated("{lacks} is what the run has").format(lacks=lacks), (place,))
 
 
 def _of_requirements(log: FailureLog, misfit: Misfit, place: CluePlace) -> Iterator[Clue]:
@@ -56,10 +55,9 @@ def _of_requirements(log: FailureLog, misfit: Misfit, place: CluePlace) -> Itera
                 there, allowed = parse_version(versions.get(name, "")), versions_in(specifier)
                 if there is not None and allowed is not None and allowed.has(there) is False:
                     yield Clue(
-                        Text(
-                            "{package} {version} requires {name}{specifier}, and {there} is installed",
-                            "{package} {version} 要求 {name}{specifier}，而安装的是 {there}",
-                        ).format(package=package, version=version, name=name, specifier=specifier, there=there),
+                        translated("{package} {version} requires {name}{specifier}, and {there} is installed").format(
+                            package=package, version=version, name=name, specifier=specifier, there=there
+                        ),
                         (place,),
                     )
 
@@ -71,13 +69,10 @@ def _of_build(log: FailureLog, library: str, symbol: str, place: CluePlace) -> C
     torch = log.setup.version_texts.get("torch", "")
     abi = string_abi(symbol)
     return Clue(
-        Text(
+        translated(
             "{library} ({package}) looks for {name}, which the loaded {where} does not export: it was compiled for "
             "another "
-            "build of it{abi}. Reinstall or rebuild {package} for exactly this {where}",
-            "{library}（{package}）需要符号 {name}，而已加载的 {where} 没有导出：它是针对另一构建编译的{abi}。请按这个 "
-            "{where} 重新安装"
-            "或编译 {package}",
+            "build of it{abi}. Reinstall or rebuild {package} for exactly this {where}"
         ).format(
             library=library.rpartition("/")[2],
             package=package,

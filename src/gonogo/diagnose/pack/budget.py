@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gonogo.diagnose.pack.tokens import count_tokens
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
-_LEFT_OUT = Text("[left out for length: {count}]", "[因长度省略：{count} 项]")
-_CUT = Text("[… cut …]", "[……截断……]")
+_LEFT_OUT = translated("[left out for length: {count}]")
+_CUT = translated("[… cut …]")
 _OF_A_MARK = 20
 
 

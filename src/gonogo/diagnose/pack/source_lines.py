@@ -20,7 +20,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.paths import is_file, opened
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 _BEFORE, _AFTER = 8, 5
 _MAX_BYTES = 2 << 20
@@ -30,9 +30,9 @@ _MAX_SIGNATURE = 6
 """Lines of a function's head that are shown where they stand further above."""
 _IN_PACKAGES = re.compile(r"(?:site|dist)-packages[/\\](.*)")
 
-_FROM_RUN = Text("the run's file", "运行的文件")
-_FROM_HERE = Text("{package} {version} as installed here", "本机安装的 {package} {version}")
-_OTHER_RELEASE = Text("; the run had {version}", "；运行时为 {version}")
+_FROM_RUN = translated("the run's file")
+_FROM_HERE = translated("{package} {version} as installed here")
+_OTHER_RELEASE = translated("; the run had {version}")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from gonogo.diagnose.reader.arithmetic import computed
 from gonogo.diagnose.reader.model_answer import ClaimedPlace, ModelAnswer, NumberClaim, VersionClaim
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.second_opinion.model_reading import CheckedClaim
 
 _MIN_QUOTE = 6
@@ -29,22 +29,22 @@ _ROUNDED = 0.005
 _SMALL = 100
 """Numbers below it need not stand in the log: ranks, powers, percentages."""
 
-_STANDS = Text("it stands in the log", "日志中有此内容")
-_STANDS_NOT = Text("it does not stand in the log", "日志中没有此内容")
-_TOO_SHORT = Text("too short to show anything", "过短，不能说明问题")
-_THERE = Text("there is such a line", "存在这一行")
-_NOT_THERE = Text("there is no such line in the logs or files", "日志和文件中没有这一行")
-_HAD = Text("the log says so", "与日志一致")
-_HAD_OTHER = Text("the log says {version}", "日志中为 {version}")
-_NOT_TOLD = Text("the log does not tell its version", "日志没有透露它的版本")
-_NO_VERSION = Text("it is no version", "不是版本号")
-_SATISFIES = Text("{version} does satisfy {needs}", "{version} 满足 {needs}")
-_VIOLATES = Text("the log says so, and it does not satisfy {needs}", "与日志一致，且不满足 {needs}")
-_COMES_TO = Text("computed again", "重新计算一致")
-_COMES_TO_OTHER = Text("it comes to {value}", "结果应为 {value}")
-_NO_EXPRESSION = Text("it is no plain arithmetic", "不是简单的算式")
-_NOTHING_OF_THE_LOG = Text("none of its numbers stands in the log", "其中没有任何数字出现在日志中")
-_NOWHERE = Text("{number} stands nowhere in the log", "日志中没有 {number}")
+_STANDS = translated("it stands in the log")
+_STANDS_NOT = translated("it does not stand in the log")
+_TOO_SHORT = translated("too short to show anything")
+_THERE = translated("there is such a line")
+_NOT_THERE = translated("there is no such line in the logs or files")
+_HAD = translated("the log says so")
+_HAD_OTHER = translated("the log says {version}")
+_NOT_TOLD = translated("the log does not tell its version")
+_NO_VERSION = translated("it is no version")
+_SATISFIES = translated("{version} does satisfy {needs}")
+_VIOLATES = translated("the log says so, and it does not satisfy {needs}")
+_COMES_TO = translated("computed again")
+_COMES_TO_OTHER = translated("it comes to {value}")
+_NO_EXPRESSION = translated("it is no plain arithmetic")
+_NOTHING_OF_THE_LOG = translated("none of its numbers stands in the log")
+_NOWHERE = translated("{number} stands nowhere in the log")
 
 
 def checked(answer: ModelAnswer, log: FailureLog, files: StaticFindings, pack: ReaderPack) -> tuple[CheckedClaim, ...]:
@@ -154,7 +154,7 @@ def _version(claim: VersionClaim, evidence: _Evidence) -> CheckedClaim:
     try:
         needs = SpecifierSet(claim.needs.strip())
     except InvalidSpecifier:
-        return struck(Text("{needs} is no specifier", "{needs} 不是版本说明").format(needs=claim.needs[:60]))
+        return struck(translated("{needs} is no specifier").format(needs=claim.needs[:60]))
     if needs.contains(version.public, prereleases=True):
         return struck(_SATISFIES.format(version=version, needs=needs))
     return CheckedClaim("version", said[:200], True, _VIOLATES.format(needs=needs))

@@ -10,22 +10,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gonogo.diagnose.reader.model_answer import INSTRUCTIONS, SCHEMA
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
 from gonogo.finding.redaction import redact
 
 _MAX_BYTES = 1 << 20
 _MAX_ANSWER_TOKENS = 4000
-_NEEDS_CLIENT = Text("--reader needs the openai client: {install}", "--reader 需要 openai 客户端：{install}")
-_NO_URL = Text(
-    "--reader-url {url}: must be an address such as http://127.0.0.1:8000/v1",
-    "--reader-url {url}：请写成 http://127.0.0.1:8000/v1 这样的地址",
-)
-_NO_KEY = Text(
-    "--reader {model}: set OPENAI_API_KEY, or name a server of your own with --reader-url",
-    "--reader {model}：请设置 OPENAI_API_KEY，或用 --reader-url 指定自己的服务器",
-)
+_NEEDS_CLIENT = translated("--reader needs the openai client: {install}")
+_NO_URL = translated("--reader-url {url}: must be an address such as http://127.0.0.1:8000/v1")
+_NO_KEY = translated("--reader {model}: set OPENAI_API_KEY, or name a server of your own with --reader-url")
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -99,7 +93,7 @@ class ModelServer:
                 for part in response.iter_bytes():
                     data += part
                     if len(data) > _MAX_BYTES:
-                        raise NoAnswer(Text("its answer is longer than 1 MiB", "回答超过 1 MiB"))
+                        raise NoAnswer(translated("its answer is longer than 1 MiB"))
                     if time.monotonic() > ends:
                         raise NoAnswer(_too_late(self.timeout))
         except openai.APITimeoutError:
@@ -110,17 +104,13 @@ class ModelServer:
             raise NoAnswer(_refused(error.status_code, self.model, _said(error))) from None
         except (openai.APIError, OSError, ValueError) as error:
             raise NoAnswer(
-                Text("{host} can't be reached: {why}", "无法连接 {host}：{why}").format(
-                    host=self.host, why=_cause(error)
-                )
+                translated("{host} can't be reached: {why}").format(host=self.host, why=_cause(error))
             ) from None
         except Exception as error:  # whatever the client's own HTTP library raises while it reads
             if isinstance(error, NoAnswer):
                 raise
             why = _too_late(self.timeout) if "timeout" in type(error).__name__.lower() else None
-            raise NoAnswer(
-                why or Text("the connection broke: {why}", "连接中断：{why}").format(why=_cause(error))
-            ) from None
+            raise NoAnswer(why or translated("the connection broke: {why}").format(why=_cause(error))) from None
         return _content(bytes(data))
 
 
@@ -138,21 +128,15 @@ def _split(url: str) -> tuple[str, str | None] | None:
 
 
 def _too_late(seconds: float) -> Text:
-    return Text(
-        "no answer within {seconds:.0f} s (--reader-timeout)", "{seconds:.0f} 秒内没有回答（--reader-timeout）"
-    ).format(seconds=seconds)
+    return translated("no answer within {seconds:.0f} s (--reader-timeout)").format(seconds=seconds)
 
 
 def _refused(status: int, model: str, said: str) -> Text:
     if status in (401, 403):
-        return Text(
-            "the server refuses the key (OPENAI_API_KEY): {said}", "服务器拒绝了密钥（OPENAI_API_KEY）：{said}"
-        ).format(said=said)
+        return translated("the server refuses the key (OPENAI_API_KEY): {said}").format(said=said)
     if status == 404:
-        return Text("the server has no model {model}: {said}", "服务器没有模型 {model}：{said}").format(
-            model=model, said=said
-        )
-    return Text("the server answers {status}: {said}", "服务器返回 {status}：{said}").format(status=status, said=said)
+        return translated("the server has no model {model}: {said}").format(model=model, said=said)
+    return translated("the server answers {status}: {said}").format(status=status, said=said)
 
 
 def _said(error: Any) -> str:
@@ -168,7 +152,7 @@ def _cause(error: BaseException) -> str:
     return redact(" ".join(str(inner).split()))[:200] or type(inner).__name__
 
 
-_NO_COMPLETION = Text("what it sent is no answer of this protocol", "返回的内容不符合该协议")
+_NO_COMPLETION = translated("what it sent is no answer of this protocol")
 
 
 def _content(data: bytes) -> str:
@@ -181,9 +165,9 @@ def _content(data: bytes) -> str:
         raise NoAnswer(_NO_COMPLETION) from None
     if isinstance(refusal, str) and refusal.strip():
         said = " ".join(refusal.split())[:200]
-        raise NoAnswer(Text("the model refuses: {said}", "模型拒绝回答：{said}").format(said=said))
+        raise NoAnswer(translated("the model refuses: {said}").format(said=said))
     if choice.get("finish_reason") == "content_filter":
-        raise NoAnswer(Text("the server's filter stopped the answer", "服务器的内容过滤中止了回答"))
+        raise NoAnswer(translated("the server's filter stopped the answer"))
     if not isinstance(content, str) or not content.strip():
-        raise NoAnswer(Text("the answer is empty", "回答为空"))
+        raise NoAnswer(translated("the answer is empty"))
     return content

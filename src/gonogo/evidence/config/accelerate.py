@@ -10,14 +10,13 @@ from gonogo.evidence.document.yaml_file import YamlFile
 from gonogo.evidence.field import Field
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import SourceFile, display_path
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_DEFAULT_CONFIG = Text(
-    "accelerate launch has no --config_file: its settings come from this machine's default config, {path}",
-    "accelerate launch 没有给出 --config_file：其设置来自本机的默认配置 {path}",
+_DEFAULT_CONFIG = translated(
+    "accelerate launch has no --config_file: its settings come from this machine's default config, {path}"
 )
-_BY_DEFAULT = Text("this machine's default config", "本机的默认配置")
+_BY_DEFAULT = translated("this machine's default config")
 _TRL_CONFIGS = frozenset({"fsdp1", "fsdp2", "multi_gpu", "single_gpu", "zero1", "zero2", "zero3"})
 
 

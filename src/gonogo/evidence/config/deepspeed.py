@@ -17,11 +17,11 @@ from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.evidence.document.tree import TreeNode, tree_of
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Edit, Text
+from gonogo.finding import Edit, translated
 
 __all__ = ["ConfigProblem", "DeepSpeedConfig", "deepspeed_config_of", "is_deepspeed_config", "read_deepspeed_config"]
 
-_UNREADABLE = Text("{name} can't be read", "无法读取 {name}")
+_UNREADABLE = translated("{name} can't be read")
 _OFFLOAD_DEVICES = frozenset({"none", "cpu", "nvme"})
 # DeepSpeed's older keys, each a boolean that means the CPU.
 _LEGACY_OFFLOAD = {"optimizer": ("cpu_offload",), "param": ("cpu_offload_param", "cpu_offload_params")}

@@ -15,7 +15,7 @@ from gonogo.evidence.config.deepspeed_keys import known
 from gonogo.evidence.config.training_defaults import TRANSFORMERS_DEFAULTS, training_defaults
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 __all__ = [
     "TRANSFORMERS_DEFAULTS",
@@ -45,28 +45,15 @@ class AccelerateSettings(Protocol):
 
 _BOOLEANS = frozenset(name for name, value in TRANSFORMERS_DEFAULTS.items() if isinstance(value, bool))
 
-_FROM_ARGUMENTS = Text("filled in from the training arguments: {names}", "由训练参数填充：{names}")
-_FROM_ACCELERATE = Text("filled in from accelerate's configuration: {names}", "由 accelerate 配置填充：{names}")
-_FROM_HIDDEN_SIZE = Text("filled in from the model's hidden size {size}", "由模型的 hidden_size（{size}）填充")
-_NO_ARGUMENT = Text(
-    '"auto" is filled in from {names}, which is not known here', "“auto” 的值取自 {names}，而此处无法得知"
-)
-_NO_HIDDEN_SIZE = Text(
-    '"auto" takes its value from the model\'s hidden size, which is not known here',
-    "“auto” 的值取自模型的 hidden_size，而此处无法得知",
-)
-_STEPS_NOT_KNOWN = Text(
-    '"auto" takes its value from the number of training steps, which depends on the data',
-    "“auto” 的值取自训练总步数，取决于数据量",
-)
-_NOBODY_FILLS_IN = Text(
-    'neither transformers nor accelerate fills in an "auto" here', "transformers 和 accelerate 都不会填充此处的 “auto”"
-)
-_DROPPED = Text('DeepSpeed ignores "auto" here and uses its default', "DeepSpeed 会忽略此处的 “auto” 并使用默认值")
-_NO_SOURCE = Text(
-    '"auto" is filled in from the training arguments, which are not known here',
-    "“auto” 由训练参数填充，而此处不知道训练参数",
-)
+_FROM_ARGUMENTS = translated("filled in from the training arguments: {names}")
+_FROM_ACCELERATE = translated("filled in from accelerate's configuration: {names}")
+_FROM_HIDDEN_SIZE = translated("filled in from the model's hidden size {size}")
+_NO_ARGUMENT = translated('"auto" is filled in from {names}, which is not known here')
+_NO_HIDDEN_SIZE = translated('"auto" takes its value from the model\'s hidden size, which is not known here')
+_STEPS_NOT_KNOWN = translated('"auto" takes its value from the number of training steps, which depends on the data')
+_NOBODY_FILLS_IN = translated('neither transformers nor accelerate fills in an "auto" here')
+_DROPPED = translated('DeepSpeed ignores "auto" here and uses its default')
+_NO_SOURCE = translated('"auto" is filled in from the training arguments, which are not known here')
 
 
 class Correspondence(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from packaging.version import InvalidVersion, Version
 
 from gonogo.evidence.config.deepspeed_keys import KeyInfo, children, optimizers, releases, schedulers
 from gonogo.evidence.tables import TABLES
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 _TYPES: dict[str, dict[str, Any]] = {
@@ -36,9 +36,8 @@ def release_of(text: str | None) -> str:
         version = None
     if version is None or version < Version(oldest):
         raise UserError(
-            Text(
-                "--version {text}: must be a DeepSpeed version of at least {oldest}, for example {newest}",
-                "--version {text}：请写 {oldest} 及以后的 DeepSpeed 版本，例如 {newest}",
+            translated(
+                "--version {text}: must be a DeepSpeed version of at least {oldest}, for example {newest}"
             ).format(text=repr(text), oldest=oldest, newest=newest)
         )
     return text
@@ -87,15 +86,15 @@ def describe_key(path: str, info: KeyInfo, release: Version, language: str) -> s
     said = [meaning(path, language)]
     default = default_in(info, release)
     if default is not None:
-        said.append(_say(Text("Default: {value}.", "默认值：{value}。"), language, value=json.dumps(default)))
+        said.append(_say(translated("Default: {value}."), language, value=json.dumps(default)))
     if info.since:
-        said.append(_say(Text("Since DeepSpeed {version}.", "DeepSpeed {version} 起。"), language, version=info.since))
+        said.append(_say(translated("Since DeepSpeed {version}."), language, version=info.since))
     if info.until:
-        said.append(_say(Text("Until {version}.", "到 {version} 为止。"), language, version=info.until))
+        said.append(_say(translated("Until {version}."), language, version=info.until))
     if info.deprecated:
-        said.append(_say(Text("Deprecated.", "已弃用。"), language))
+        said.append(_say(translated("Deprecated."), language))
     if info.replacement:
-        said.append(_say(Text("Write {name}.", "请改用 {name}。"), language, name=info.replacement))
+        said.append(_say(translated("Write {name}."), language, name=info.replacement))
     return " ".join(one for one in said if one)
 
 

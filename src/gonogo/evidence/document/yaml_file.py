@@ -19,27 +19,22 @@ from gonogo.evidence.document.yaml_edit import Layout, YamlEditor
 from gonogo.evidence.document.yaml_scalars import scalar_value
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Edit, Text
+from gonogo.finding import Edit, Text, translated
 
 _MAX_DEPTH = 60
 _MAX_NODES = 100_000
 _MAX_BYTES = 1 << 20
 _MERGE = "<<"
 
-_SYNTAX = Text("it is not valid YAML: {why}", "不是合法的 YAML：{why}")
-_DUPLICATE = Text(
-    "`{key}` is given twice; PyYAML silently uses the last one", "`{key}` 出现了两次；以最后一个为准，PyYAML 不会提示"
-)
-_NOT_AN_OBJECT = Text("the file is not a mapping of keys to values", "文件内容不是“键: 值”的映射")
-_DOCUMENTS = Text("the file contains a second YAML document, which is not read", "文件中有第二个 YAML 文档，不会被读取")
-_ENCODING = Text("it is not UTF-8 text", "不是 UTF-8 文本")
-_TOO_LONG = Text(
-    "it has {size} KiB; YAML files are read up to {limit} KiB: give the config without the data",
-    "它有 {size} KiB，而 YAML 最多读取 {limit} KiB：请给出不含数据的配置",
-)
-_TOO_LARGE = Text("too deeply nested or repetitive for a config", "嵌套或重复过多，不像是配置文件")
-_TOO_LARGE_VALUE = Text("its aliases expand to more than can be read", "别名展开后过大，无法读取")
-_TAGGED = Text("its tag `{tag}` changes the value", "它的标签 `{tag}` 会改变取值")
+_SYNTAX = translated("it is not valid YAML: {why}")
+_DUPLICATE = translated("`{key}` is given twice; PyYAML silently uses the last one")
+_NOT_AN_OBJECT = translated("the file is not a mapping of keys to values")
+_DOCUMENTS = translated("the file contains a second YAML document, which is not read")
+_ENCODING = translated("it is not UTF-8 text")
+_TOO_LONG = translated("it has {size} KiB; YAML files are read up to {limit} KiB: give the config without the data")
+_TOO_LARGE = translated("too deeply nested or repetitive for a config")
+_TOO_LARGE_VALUE = translated("its aliases expand to more than can be read")
+_TAGGED = translated("its tag `{tag}` changes the value")
 
 
 class _Open:

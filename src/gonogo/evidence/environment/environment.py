@@ -13,15 +13,15 @@ from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.version_range import parse_version, versions_in
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place
-from gonogo.finding import Edit, Text
+from gonogo.finding import Edit, Text, translated
 
 if TYPE_CHECKING:
     from packaging.version import Version
 
 _UNKNOWN = Field.not_known()
-_NO_VERSION = Text("not pinned to an exact version: {specifier}", "没有给出确切版本：{specifier}")
-_ANY = Text("any", "任意")
-_NOT_TOLD = Text("the version of {name} is not known", "没有给出 {name} 的版本")
+_NO_VERSION = translated("not pinned to an exact version: {specifier}")
+_ANY = translated("any")
+_NOT_TOLD = translated("the version of {name} is not known")
 
 
 class Package(msgspec.Struct, frozen=True):

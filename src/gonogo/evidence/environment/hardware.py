@@ -11,7 +11,7 @@ import msgspec
 
 from gonogo.evidence.environment.instances import near_instances, rented
 from gonogo.evidence.tables import TABLES
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 
@@ -114,18 +114,15 @@ def find_accelerator(name: str) -> Accelerator:
     versions = [n for n in names if wanted and wanted in _plain(n)]
     if versions:
         raise UserError(
-            Text(
-                "GPU {name!r} is ambiguous: use one of {nearest}",
-                "GPU {name!r} 有多种规格：请写明是 {nearest} 中的哪一种",
-            ).format(name=name, nearest=", ".join(versions))
+            translated("GPU {name!r} is ambiguous: use one of {nearest}").format(name=name, nearest=", ".join(versions))
         )
     near = get_close_matches(wanted, _by_plain_name(), n=6, cutoff=0.4)
     accelerators = list(dict.fromkeys(_by_plain_name()[key].name for key in near))[:3]
     nearest = near_instances(name) or accelerators or names
     raise UserError(
-        Text(
-            "unknown GPU {name!r}: the closest known are {nearest}", "未知的 GPU {name!r}：最接近的有 {nearest}"
-        ).format(name=name, nearest=", ".join(nearest))
+        translated("unknown GPU {name!r}: the closest known are {nearest}").format(
+            name=name, nearest=", ".join(nearest)
+        )
     )
 
 
@@ -138,9 +135,7 @@ def machine_from(gpus: str | None, nodes: int | None, host_memory: str | None, d
     does not say. Raises UserError for what it cannot read.
     """
     if nodes is not None and nodes < 1:
-        raise UserError(
-            Text("--nodes must be at least 1, not {nodes}", "--nodes 至少为 1，而不是 {nodes}").format(nodes=nodes)
-        )
+        raise UserError(translated("--nodes must be at least 1, not {nodes}").format(nodes=nodes))
     nodes = requested_nodes(gpus, nodes)
     found = rented(gpus) if gpus is not None else None
     host_bytes = None if host_memory is None else memory_size(host_memory, "--host-memory")
@@ -160,10 +155,9 @@ def requested_nodes(gpus: str | None, nodes: int | None) -> int | None:
     instances = found[1] if found is not None else None
     if nodes is not None and instances is not None and nodes != instances:
         raise UserError(
-            Text(
-                "--gpus {gpus} means {instances} nodes, but --nodes is {nodes}: remove one of them",
-                "--gpus {gpus} 是 {instances} 个节点，而 --nodes 为 {nodes}：请去掉其中一个",
-            ).format(gpus=gpus, instances=instances, nodes=nodes)
+            translated("--gpus {gpus} means {instances} nodes, but --nodes is {nodes}: remove one of them").format(
+                gpus=gpus, instances=instances, nodes=nodes
+            )
         )
     return instances if nodes is None else nodes
 
@@ -180,10 +174,7 @@ def _count_and_name(gpus: str | None) -> tuple[int | None, str]:
     count = int(match[1])
     if count < 1:
         raise UserError(
-            Text(
-                "--gpus {gpus}: a node needs at least one GPU, for example 8xH100-80G",
-                "--gpus {gpus}：每个节点至少要有一张 GPU，例如 8xH100-80G",
-            ).format(gpus=gpus)
+            translated("--gpus {gpus}: a node needs at least one GPU, for example 8xH100-80G").format(gpus=gpus)
         )
     return count, match[2] or ""
 
@@ -193,10 +184,9 @@ def memory_size(text: str, option: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([MGT])(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None or float(match[1]) == 0:
         raise UserError(
-            Text(
-                "{option} {text!r} is not a size: write a number and a unit, for example 512G or 1.5T",
-                "{option} {text!r} 不是有效的大小：请写数字加单位，例如 512G 或 1.5T",
-            ).format(option=option, text=text)
+            translated("{option} {text!r} is not a size: write a number and a unit, for example 512G or 1.5T").format(
+                option=option, text=text
+            )
         )
     return int(float(match[1]) * _UNITS[match[2].upper()])
 

@@ -21,12 +21,12 @@ from typing import Any
 from gonogo.evidence.environment.environment import Gpu, Package
 from gonogo.evidence.field import Field
 from gonogo.evidence.private import recorded_variables, without_private
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 _PATIENCE = 8.0
 """Seconds that a program has to answer; nvidia-smi takes some on machines with eight cards and no persistence mode."""
-_SLOW = Text("{program} did not answer within {seconds:.0f} s", "{program} 在 {seconds:.0f} 秒内没有响应")
-_MUTE = Text("{program} gave no version", "{program} 没有给出版本")
+_SLOW = translated("{program} did not answer within {seconds:.0f} s")
+_MUTE = translated("{program} gave no version")
 
 
 def facts_of_machine(packages: Mapping[str, Package]) -> dict[str, Any]:

@@ -17,19 +17,15 @@ from gonogo.evidence.environment.versions.pyproject import read_pyproject
 from gonogo.evidence.environment.versions.requirements import read_requirements
 from gonogo.evidence.environment.versions.setup_files import read_setup_cfg, read_setup_py, read_setup_script
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_TELLS_NOTHING = Text(
+_TELLS_NOTHING = translated(
     "{path} contains no package versions: give requirements, a pip freeze, a lock file, a Dockerfile, "
-    "JSON, or the output of `gonogo env`",
-    "{path} 没有给出任何版本：请提供 requirements、pip freeze、锁文件、Dockerfile、JSON 或 gonogo env 的输出",
+    "JSON, or the output of `gonogo env`"
 )
-_CANNOT_READ = Text("can't read {path}: {why}", "无法读取 {path}：{why}")
-_TOO_LARGE = Text(
-    "it has {size} KiB; version lists are read up to {limit} KiB: give the output of pip freeze",
-    "它有 {size} KiB，而这类版本清单最多读取 {limit} KiB：请给出 pip freeze 的输出",
-)
+_CANNOT_READ = translated("can't read {path}: {why}")
+_TOO_LARGE = translated("it has {size} KiB; version lists are read up to {limit} KiB: give the output of pip freeze")
 _HEAD = 1 << 18
 _OF_SETUP = {"setup.py": read_setup_py, "setup.cfg": read_setup_cfg, "setup-script": read_setup_script}
 _MAX_BYTES = {"lock": 8 << 20, "pyproject": 256 << 10}

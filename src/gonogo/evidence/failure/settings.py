@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.log_answer import CluePlace
 
 _MAX_SETTINGS = 3000
@@ -48,10 +48,10 @@ class RunSetting(NamedTuple):
         return self.name.rpartition(".")[2].replace("-", "_").lower()
 
 
-LAUNCH = Text("the launch", "启动命令")
-CONFIG = Text("the DeepSpeed config", "DeepSpeed 配置")
-SCRIPT = Text("the script", "训练脚本")
-LOG = Text("the log", "日志")
+LAUNCH = translated("the launch")
+CONFIG = translated("the DeepSpeed config")
+SCRIPT = translated("the script")
+LOG = translated("the log")
 
 
 @lru_cache(maxsize=1)

@@ -11,13 +11,13 @@ import msgspec
 from gonogo.evidence.field import Field
 from gonogo.evidence.shell.text import ShellWord
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Edit, Text
+from gonogo.finding import Edit, translated
 
 Word = ShellWord
 """One word of a command: ``value`` (None where it can't be told), ``place``, ``reason``."""
 
-SEVERAL = Text("it is given several values", "它有多个取值")
-_NOT_READ = Text("an argument that can't be determined may be an option", "有无法确定的单词，可能是一个选项")
+SEVERAL = translated("it is given several values")
+_NOT_READ = translated("an argument that can't be determined may be an option")
 
 
 class OptionTable(msgspec.Struct, frozen=True):

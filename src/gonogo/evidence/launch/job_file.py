@@ -8,11 +8,11 @@ from gonogo.evidence.launch.manifest import is_manifest
 from gonogo.evidence.notebook import SUFFIX as NOTEBOOK
 from gonogo.evidence.paths import exists, is_file
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_NO_SUCH = Text("{path}: no such file", "{path}：没有这个文件")
-_NO_NOTEBOOK = Text("{path}: not a notebook", "{path}：不是 notebook")
+_NO_SUCH = translated("{path}: no such file")
+_NO_NOTEBOOK = translated("{path}: not a notebook")
 YAML = (".yaml", ".yml")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of
 from gonogo.evidence.launch.jobs.yaml_node import PlacedText, YamlNode
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 if TYPE_CHECKING:
     from gonogo.evidence.shell.script_commands import ShellCommand
@@ -31,13 +31,9 @@ _RUN = re.compile(rb"^run:", re.MULTILINE)
 _MAX_BYTES = 1 << 20
 _MAX_JOBS = 50
 _MAX_DOCUMENTS = 500
-_TOO_MANY = Text(
-    "it contains more than {limit} jobs, and the rest were not read: give only the training job",
-    "其中超过 {limit} 个作业，其后的没有读取：请只给出训练所用的那一个",
-)
-_RENDER = Text(
-    "a template, not YAML until it is rendered: check the rendered file, for example: helm template . > job.yaml",
-    "这是模板，渲染之前不是 YAML：请检查渲染后的文件，例如 helm template . > job.yaml",
+_TOO_MANY = translated("it contains more than {limit} jobs, and the rest were not read: give only the training job")
+_RENDER = translated(
+    "a template, not YAML until it is rendered: check the rendered file, for example: helm template . > job.yaml"
 )
 
 

@@ -31,19 +31,16 @@ from gonogo.evidence.shell.script_commands import ShellCommand, read_shell, read
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place, SourceFile, display_path
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_BY_MPI = Text("MPI distributes them over its hosts", "由 MPI 分配到各主机")
+_BY_MPI = translated("MPI distributes them over its hosts")
 
-_UNKNOWN_CWD = Text(
-    "assuming that {path} is started from {folder}, where its files are found",
-    "{path} 的启动目录按 {folder} 处理，因为其中能找到它用到的文件",
-)
+_UNKNOWN_CWD = translated("assuming that {path} is started from {folder}, where its files are found")
 _MAX_DEPTH = 4
 _NOT_TOLD = "\0"
-_FOLLOWED = Text("{path}, which it runs, was not read: {why}", "它运行的 {path} 没有读取：{why}")
-_NOT_SET = Text("its value can't be determined", "无法确定它的值")
+_FOLLOWED = translated("{path}, which it runs, was not read: {why}")
+_NOT_SET = translated("its value can't be determined")
 
 
 def read_launches(source: SourceFile) -> tuple[Launch, ...]:

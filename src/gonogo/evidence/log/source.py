@@ -20,7 +20,7 @@ import msgspec
 from gonogo.evidence.dumps.flight_recorder import is_flight_dump
 from gonogo.evidence.paths import is_file, is_folder, opened
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.finding import Skipped, Text
+from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.errors import UserError
 
 CHUNK = 1 << 20
@@ -80,14 +80,12 @@ def sources(arguments: list[str]) -> tuple[list[LogSource], list[Skipped]]:
 
 def _unreadable(path: str, error: OSError) -> Text:
     if error.errno == errno.ENOENT:
-        return Text(
-            "{path}: no such log; give a log file, a folder of logs, or - for standard input",
-            "{path}：没有这个日志；请给出日志文件、日志目录，或用 - 表示标准输入",
-        ).format(path=path)
-    return Text(
-        "{path}: cannot be read ({why}); make it readable, or copy it to where you can read it",
-        "{path}：无法读取（{why}）；请修改权限，或复制到可读的位置",
-    ).format(path=path, why=error.strerror or error)
+        return translated("{path}: no such log; give a log file, a folder of logs, or - for standard input").format(
+            path=path
+        )
+    return translated("{path}: cannot be read ({why}); make it readable, or copy it to where you can read it").format(
+        path=path, why=error.strerror or error
+    )
 
 
 def _file(path: Path) -> LogSource:
@@ -112,10 +110,10 @@ def _in_folder(folder: Path) -> tuple[list[LogSource], list[Skipped]]:
                 found.append(_file(path))
     skipped = []
     if other:
-        what = Text("{count} files in {folder}", "{folder} 中的 {count} 个文件").format(count=other, folder=folder)
-        skipped.append(Skipped(what, Text("not logs, judging by their names", "从文件名看不是日志")))
+        what = translated("{count} files in {folder}").format(count=other, folder=folder)
+        skipped.append(Skipped(what, translated("not logs, judging by their names")))
     if closed:
-        skipped.append(Skipped(Text(", ".join(closed), "，".join(closed)), Text("not readable", "没有读取权限")))
+        skipped.append(Skipped(Text(", ".join(closed), "，".join(closed)), translated("not readable")))
     return found, skipped
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gonogo.evidence.rehearsal.record import MADE_COMPLETIONS, RankRecord, Shortage
-from gonogo.finding import Text
+from gonogo.finding import translated
 
 _COMPLETION_PHASES = frozenset({"generate", "reward", "score", "forward", "backward"})
 _GROWS_WITH_LENGTH = frozenset({"activations", "temporary"})
-HOW_LONG = Text(
+HOW_LONG = translated(
     "Completions were rehearsed at the length limit; if they stay shorter, lower it "
-    "(max_completion_length, data.max_response_length, --rollout.max_new_tokens) and rehearse again",
-    "排练中生成的回答都达到长度上限；若实际更短，可调低上限（max_completion_length、"
-    "data.max_response_length、--rollout.max_new_tokens）再排练",
+    "(max_completion_length, data.max_response_length, --rollout.max_new_tokens) and rehearse again"
 )
 """How to make sure of a shortage that hangs on the length of completions."""
 

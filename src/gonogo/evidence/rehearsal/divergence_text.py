@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from gonogo.evidence.rehearsal.failures import few, places
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence, asks_for_rank
-from gonogo.finding import Span, Text
+from gonogo.finding import Span, Text, translated
 from gonogo.finding.divergence import CollectiveCall, EnclosingCondition, Side
 from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
@@ -43,20 +43,13 @@ def describe_divergence(divergence: RankDivergence, telling: Side, because: Text
 def _outcome(divergence: RankDivergence) -> Text:
     """What comes of it."""
     if divergence.divergence.kind == "other-size":
-        return Text(
-            "NCCL does not check this: the run hangs, or continues with wrong results.",
-            "NCCL 不检查这一点：训练会卡住，或带着错误的数值继续。",
-        )
+        return translated("NCCL does not check this: the run hangs, or continues with wrong results.")
     if divergence.divergence.earlier:
-        return Text(
+        return translated(
             "NCCL matches these calls with each other; from then on every call is matched with the wrong "
-            "one, until the ranks deadlock: {where}",
-            "这些调用被错误地配对，此后每次调用都会错配，直到各 rank 死锁：{where}",
+            "one, until the ranks deadlock: {where}"
         ).format(where=_join_texts(_describe_side(side) for side in divergence.divergence.sides))
-    return Text(
-        "This is a deadlock: they wait for each other until the timeout (NCCL: 10 minutes).",
-        "形成死锁：它们互相等待，直到超时（NCCL 为 10 分钟）。",
-    )
+    return translated("This is a deadlock: they wait for each other until the timeout (NCCL: 10 minutes).")
 
 
 def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
@@ -64,9 +57,8 @@ def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
     if divergence.rank_exit is not None and divergence.left_loop is not None:
         side, other, loop = divergence.left_loop
         leaving = divergence.rank_exit
-        return Text(
-            "{others} {have} left the loop at {place} by `{test}` (line {line}){made}; {ranks} {have_not}.",
-            "{others} 已经由 `{test}`（第 {line} 行）{made}离开 {place} 的循环；{ranks} 没有。",
+        return translated(
+            "{others} {have} left the loop at {place} by `{test}` (line {line}){made}; {ranks} {have_not}."
         ).format(
             others=capital(ranks_text(other.ranks)),
             have="has" if len(other.ranks) == 1 else "have",
@@ -79,9 +71,8 @@ def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
         )
     if divergence.rank_test is None and divergence.left_loop is not None:
         side, other, loop = divergence.left_loop
-        return Text(
-            "{ranks} still iterate{s} the loop at {place} (`{test}`), which {others} {have} left.",
-            "{ranks} 还在 {place} 的循环中（`{test}`），而 {others} 已经离开。",
+        return translated(
+            "{ranks} still iterate{s} the loop at {place} (`{test}`), which {others} {have} left."
         ).format(
             ranks=capital(ranks_text(side.ranks)),
             s="s" if len(side.ranks) == 1 else "",
@@ -92,15 +83,14 @@ def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
         )
     for side in (telling, *divergence.sides):
         for guard in divergence.own_guards(side)[:1]:
-            return Text(
-                "{ranks} got there because `{test}` at {place}{made} is {what} there; the others did not.",
-                "{ranks} 执行到此处，是因为 {place} 处的 `{test}`{made}在该 rank 上{what}；其他 rank 没有。",
+            return translated(
+                "{ranks} got there because `{test}` at {place}{made} is {what} there; the others did not."
             ).format(
                 ranks=capital(ranks_text(side.ranks)),
                 test=guard.text,
                 place=_place(guard),
                 made=Text("", " ") if asks_for_rank([guard.text]) else _made_of(guard.made_of),
-                what=Text("true", "为真") if guard.kind == "if" else Text("false", "为假"),
+                what=translated("true") if guard.kind == "if" else translated("false", "condition"),
             )
     return None
 
@@ -118,7 +108,7 @@ def _batches(divergence: RankDivergence) -> Text | None:
     if not divergence.batches_differ:
         return None
     read = [
-        Text("{ranks} read {names}", "{ranks} 读到 {names}").format(
+        translated("{ranks} read {names}").format(
             ranks=ranks_text(side.ranks), names=few((name for name, _ in side.batch), 6) or "-"
         )
         for side in divergence.sides
@@ -141,20 +131,18 @@ def places_of_divergence(divergence: RankDivergence, telling: Side) -> tuple[Spa
     for frame, calls in at.values():
         calls.sort(key=lambda pair: pair[0].ranks)
         labels = [
-            Text("{ranks}: {operator}", "{ranks} 调用 {operator}").format(
-                ranks=ranks_text(side.ranks), operator=_operator(call)
-            )
+            translated("{ranks}: {operator}").format(ranks=ranks_text(side.ranks), operator=_operator(call))
             for side, call in calls
         ]
         marked.append((frame, Text("; ".join(one.en for one in labels), "；".join(one.zh for one in labels))))
     left = divergence.left_loop if divergence.rank_test is None else None
     if left is not None:
         loop = left[2]
-        marked.append((Frame(loop.path, loop.line, "", loop.text, "user"), Text("the loop", "循环")))
+        marked.append((Frame(loop.path, loop.line, "", loop.text, "user"), translated("the loop")))
     for side in first if left is None else ():
         for guard in divergence.own_guards(side)[:1]:
             frame = Frame(guard.path, guard.line, "", guard.text, "user")
-            marked.append((frame, Text("different across ranks", "各 rank 的结果不同")))
+            marked.append((frame, translated("different across ranks")))
     return places(*marked)
 
 
@@ -162,9 +150,9 @@ def _describe_side(side: Side) -> Text:
     call = side.call
     if call is None:
         ended = (
-            Text("{ranks} had ended after {steps} optimizer steps.", "{ranks} 在 {steps} 次参数更新后已经结束。")
+            translated("{ranks} had ended after {steps} optimizer steps.")
             if side.steps
-            else Text("{ranks} had ended before the first optimizer step.", "{ranks} 在第一次参数更新之前已经结束。")
+            else translated("{ranks} had ended before the first optimizer step.")
         )
         return ended.format(ranks=capital(ranks_text(side.ranks)), steps=side.steps)
     frame = call.innermost("user") or call.innermost("library")
@@ -172,10 +160,7 @@ def _describe_side(side: Side) -> Text:
     if call.operator == "new_group":
         what = str(list(call.sizes))
     size = f" ({few([f'{count:,}' for count in call.sizes], 3)} x {call.dtype})" if call.sizes and call.dtype else ""
-    return Text(
-        "{ranks} call{s} {operator}{what}{size}{module}{place} in {phase}, {step}.",
-        "{ranks} 在{phase}（{step}）调用 {operator}{what}{size}{module}{place}。",
-    ).format(
+    return translated("{ranks} call{s} {operator}{what}{size}{module}{place} in {phase}, {step}.").format(
         ranks=capital(ranks_text(side.ranks)),
         s="s" if len(side.ranks) == 1 else "",
         operator=_operator(call),
@@ -190,10 +175,10 @@ def _describe_side(side: Side) -> Text:
 
 def _describe_step(call: CollectiveCall) -> Text:
     if call.phase in ("forward", "backward", "step"):
-        return Text("step {n}", "第 {n} 步").format(n=call.step + 1)
+        return translated("step {n}").format(n=call.step + 1)
     if not call.step:
-        return Text("before the first step", "第一步之前")
-    return Text("after {n} steps", "已完成 {n} 步").format(n=call.step)
+        return translated("before the first step")
+    return translated("after {n} steps").format(n=call.step)
 
 
 def _operator(call: CollectiveCall) -> str:

@@ -20,7 +20,7 @@ from gonogo.evidence.rehearsal.record import (
     RankRecord,
     RehearsalRecord,
 )
-from gonogo.finding import Span, Text
+from gonogo.finding import Span, Text, translated
 
 _LINES_BEFORE = 5  # how far above a ``raise`` the condition that led to it is looked for
 
@@ -108,13 +108,13 @@ def library_frame(failure: Failure | ChainedException) -> Frame | None:
 
 def failure_places(failure: Failure) -> tuple[Span, ...]:
     """The user's innermost frame first, then the innermost frame of a library; then that of the first cause."""
-    raised = Text("raised from here", "异常由此抛出")
+    raised = translated("raised from here")
     cause = first_cause(failure)
     begun = library_frame(cause) if cause is not None else None
     return places(
         (failure.innermost("user"), None),
         (library_frame(failure), raised),
-        (begun, Text("its original cause was raised here", "最初的异常由此抛出")),
+        (begun, translated("its original cause was raised here")),
     )
 
 
@@ -177,7 +177,7 @@ REFUSED_CALL = re.compile(r"\b(\w+)(?:\.__\w+__)?\(\) (?:got an unexpected|missi
 
 _REFUSED_INDEX = re.compile(r"(?i)device-side assert|\bout of (?:range|bounds)\b")
 """What torch says of an index for its value, not for its shape or place."""
-_CHOSEN = Text("a choice among unknown scores", "对未知分数的选择")
+_CHOSEN = translated("a choice among unknown scores")
 
 _FINITE = "values are finite (no NaN, no infinity)"
 _ORDER_OF_A_SCALER = re.compile(

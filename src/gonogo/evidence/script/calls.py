@@ -14,11 +14,11 @@ from gonogo.evidence.script.flow import reaching, scope_binding, surely_ran
 from gonogo.evidence.script.python_file import PythonFile
 from gonogo.evidence.script.syntax_index import position
 from gonogo.evidence.source_file import Place
-from gonogo.finding import Text
+from gonogo.finding import translated
 
-_STAR = Text("**{name} may contain it", "它可能在 **{name} 之中")
-_AFTER_UNPACKED_ARGUMENT = Text("an argument before it is unpacked with *", "它之前的参数是用 * 展开的")
-_CONDITION = Text("it is set only under a condition", "仅在某个条件下设置")
+_STAR = translated("**{name} may contain it")
+_AFTER_UNPACKED_ARGUMENT = translated("an argument before it is unpacked with *")
+_CONDITION = translated("it is set only under a condition")
 
 
 class Passed(msgspec.Struct, frozen=True):

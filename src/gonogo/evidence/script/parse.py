@@ -13,7 +13,7 @@ import msgspec
 
 from gonogo.evidence.patterns import Pattern
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 MAX_SCRIPT_BYTES = 512 << 10
 """Bytes; Python itself reads larger ones, but nobody wrote them: a syntax tree takes 700 bytes for each of theirs, and
@@ -181,26 +181,17 @@ def _needs_newer(line: str, message: str) -> tuple[int, int] | None:
     return None
 
 
-_TOO_LARGE = Text(
-    "it has {size} KiB; Python files are read up to {limit} KiB: move data and generated code to other files",
-    "它有 {size} KiB，而 Python 文件最多读取 {limit} KiB：请把数据和生成的代码移到单独的文件",
+_TOO_LARGE = translated(
+    "it has {size} KiB; Python files are read up to {limit} KiB: move data and generated code to other files"
 )
-_TOO_DEEP = Text(
-    "its expressions are too deeply nested for Python's parser", "表达式嵌套过深，超出 Python 解析器的能力"
+_TOO_DEEP = translated("its expressions are too deeply nested for Python's parser")
+_NULL = translated("it contains a null byte, which Python rejects")
+_NOT_UTF8 = translated(
+    "it is not UTF-8 and declares no other encoding: save it as UTF-8, or declare the encoding in its first line"
 )
-_NULL = Text("it contains a null byte, which Python rejects", "文件中含有空字节（null byte），Python 会拒绝执行")
-_NOT_UTF8 = Text(
-    "it is not UTF-8 and declares no other encoding: save it as UTF-8, or declare the encoding in its first line",
-    "文件不是 UTF-8，也没有声明其他编码：请另存为 UTF-8，或在首行声明编码",
-)
-_NOT_IN_ENCODING = Text(
-    "its content is not in the declared encoding {encoding}", "文件内容与开头声明的编码 {encoding} 不符"
-)
-_UNKNOWN_ENCODING = Text(
-    "gonogo doesn't support its declared encoding {encoding}", "gonogo 不支持该文件声明的编码 {encoding}"
-)
-_SAYS = Text("Python can't parse it: {message}", "Python 无法解析：{message}")
-_NEWER = Text(
-    "this line may need Python {needs}, but gonogo runs on Python {running}: run gonogo with the script's own Python",
-    "这一行可能需要 Python {needs}，而 gonogo 运行在 Python {running} 上：请用脚本所用的 Python 运行 gonogo",
+_NOT_IN_ENCODING = translated("its content is not in the declared encoding {encoding}")
+_UNKNOWN_ENCODING = translated("gonogo doesn't support its declared encoding {encoding}")
+_SAYS = translated("Python can't parse it: {message}")
+_NEWER = translated(
+    "this line may need Python {needs}, but gonogo runs on Python {running}: run gonogo with the script's own Python"
 )

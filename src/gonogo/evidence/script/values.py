@@ -14,15 +14,15 @@ from gonogo.evidence.script.flow import reaching, scope_binding
 from gonogo.evidence.script.names import NameResolver
 from gonogo.evidence.script.nodes import dotted
 from gonogo.evidence.script.syntax_index import Binding
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
-_UNDEFINED = Text("{name} is not defined in this file", "{name} 不是在这个文件中定义的")
-_COMPUTED = Text("it is computed when the script runs: {text}", "其值在脚本运行时才计算：{text}")
-_SEVERAL = Text("{name} is assigned more than one value", "{name} 被赋予了多个值")
-_CHANGED = Text("the script modifies {name} after creating it", "脚本在创建 {name} 之后又修改了它")
-_PARAMETER = Text("{name} is a parameter of {function}", "{name} 是 {function} 的参数")
-_OPTION = Text("{text} comes from the command line (--{option})", "{text} 来自命令行（--{option}）")
-_ENVIRONMENT = Text("it depends on the environment variable {name}", "由环境变量 {name} 决定")
+_UNDEFINED = translated("{name} is not defined in this file")
+_COMPUTED = translated("it is computed when the script runs: {text}")
+_SEVERAL = translated("{name} is assigned more than one value")
+_CHANGED = translated("the script modifies {name} after creating it")
+_PARAMETER = translated("{name} is a parameter of {function}")
+_OPTION = translated("{text} comes from the command line (--{option})")
+_ENVIRONMENT = translated("it depends on the environment variable {name}")
 _MAX_SHOWN = 80
 _MAX_DEPTH = 30
 _MAX_LENGTH = 10_000

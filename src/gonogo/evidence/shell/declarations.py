@@ -13,10 +13,10 @@ from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import SUCCESS, ExitStatus, State, Variable
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place
-from gonogo.finding import Text
+from gonogo.finding import translated
 
 _MAX_PIECES = 4096
-_ELEMENT_UNSET = Text("an element of the array `{name}` is unset", "数组 `{name}` 的一个元素被 unset")
+_ELEMENT_UNSET = translated("an element of the array `{name}` is unset")
 _ELEMENT = re.compile(r"([A-Za-z_]\w*)\[.*\]")
 
 

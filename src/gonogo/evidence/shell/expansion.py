@@ -37,12 +37,12 @@ from gonogo.evidence.shell.text import (
     without_match,
     words_of,
 )
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
-_ALL_ARGUMENTS = Text("the arguments that the script gets", "取决于脚本得到的参数")
-_DEFAULT = Text("default value of `{text}`", "取 `{text}` 的默认值")
-_ARGUMENT = Text("the script's argument `${name}` is not given", "没有给出脚本的参数 `${name}`")
-_FILES = Text("`{text}` stands for whichever files are there", "`{text}` 代表当时存在的文件")
+_ALL_ARGUMENTS = translated("the arguments that the script gets")
+_DEFAULT = translated("default value of `{text}`")
+_ARGUMENT = translated("the script's argument `${name}` is not given")
+_FILES = translated("`{text}` stands for whichever files are there")
 _MAX_DEPTH = 24
 _MAX_TEXT = 1024
 _PATTERN = re.compile(r"[*?[]")

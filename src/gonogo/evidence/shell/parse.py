@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 MAX_SCRIPT = 512 << 10
 """Bytes. Launch scripts have some kilobytes; what has more is an installer with an archive behind it."""
@@ -21,29 +21,18 @@ ways to go on, and its time is quadratic in what it fails to understand."""
 _CHUNK = 1 << 12
 """Bytes that the parser is given at a time; where it goes back, it asks anew."""
 
-_TOO_LARGE = Text(
-    "it has {size} KiB; shell scripts are read up to {limit} KiB: give the script that starts the training",
-    "它有 {size} KiB，而 shell 脚本最多读取 {limit} KiB：请给出启动训练的脚本",
+_TOO_LARGE = translated(
+    "it has {size} KiB; shell scripts are read up to {limit} KiB: give the script that starts the training"
 )
-_NUL = Text(
-    "line {line} contains a NUL byte, which bash can't read: save it as UTF-8",
-    "第 {line} 行含有 NUL 字节，不是 bash 能读取的文本：请另存为 UTF-8",
+_NUL = translated("line {line} contains a NUL byte, which bash can't read: save it as UTF-8")
+_UTF16 = translated("it is UTF-16, which bash can't read: save it as UTF-8 without a byte-order mark")
+_TOO_MANY_PIPES = translated(
+    "it holds more than {limit} pipes, so it was not read: give the script that starts the training"
 )
-_UTF16 = Text(
-    "it is UTF-16, which bash can't read: save it as UTF-8 without a byte-order mark",
-    "它是 UTF-16 编码，bash 无法读取：请另存为不带 BOM 的 UTF-8",
+_TOO_DEEP = translated(
+    "line {line} is nested more than {limit} levels deep, so the script was not read: reduce the nesting"
 )
-_TOO_MANY_PIPES = Text(
-    "it holds more than {limit} pipes, so it was not read: give the script that starts the training",
-    "它含有超过 {limit} 个管道符，因此没有读取：请给出启动训练的脚本",
-)
-_TOO_DEEP = Text(
-    "line {line} is nested more than {limit} levels deep, so the script was not read: reduce the nesting",
-    "第 {line} 行嵌套超过 {limit} 层，因此没有读取该脚本：请减少嵌套",
-)
-_NO_SYNTAX = Text(
-    "syntax error near line {line}: check it with `bash -n`", "第 {line} 行附近的语法无法解析：请用 `bash -n` 检查"
-)
+_NO_SYNTAX = translated("syntax error near line {line}: check it with `bash -n`")
 
 
 @cache

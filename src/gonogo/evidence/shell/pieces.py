@@ -7,9 +7,9 @@ from typing import Any
 from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import Variable
 from gonogo.evidence.shell.text import Piece, ShellWord, reason_of, text_of
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
-NOT_EVALUATED = Text("`{text}` is known only when the script runs", "`{text}` 只有在脚本运行时才知道")
+NOT_EVALUATED = translated("`{text}` is known only when the script runs")
 _MAX_DEPTH = 8
 
 

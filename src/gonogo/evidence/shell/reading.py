@@ -11,11 +11,11 @@ from gonogo.evidence.shell.parse import parse_script
 from gonogo.evidence.shell.state import State
 from gonogo.evidence.shell.text import Piece
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
-_SET_BY_SHELL = Text("`${name}` is set only when the script runs", "`${name}` 只有在脚本运行时才有值")
-_SET_BY_SLURM = Text("slurm sets `${name}` when the job runs", "`${name}` 由 slurm 在作业运行时设置")
-_FROM_DIRECTIVE = Text("from the job's #SBATCH lines", "按作业的 #SBATCH 行")
+_SET_BY_SHELL = translated("`${name}` is set only when the script runs")
+_SET_BY_SLURM = translated("slurm sets `${name}` when the job runs")
+_FROM_DIRECTIVE = translated("from the job's #SBATCH lines")
 
 
 class Reading:

@@ -22,15 +22,15 @@ from gonogo.evidence.shell.reading import Reading
 from gonogo.evidence.shell.state import FAILURE, RAN, SUCCESS, UNSURE, ExitStatus, State, Variable, merge
 from gonogo.evidence.shell.text import Piece, ShellWord, text_of, words_of
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_SOURCED = Text("{path}, which it sources, was not read: {why}", "它 source 的 {path} 没有读取：{why}")
-_NOT_FOLLOWED_AT = Text("{path}:{line} was not followed: {why}", "{path}:{line} 没有继续读取：{why}")
-_SOURCED_UNKNOWN = Text("which file `{text}` sources can't be determined", "无法确定 `{text}` source 的是哪个文件")
-_SOURCED_NOT_HERE = Text("it sources {path}, which does not exist here", "它 source 的 {path} 在这里不存在")
-_NOT_KNOWN = Text("what `{text}` runs can't be determined", "无法确定 `{text}` 运行什么")
-_NOT_PARSED = Text("its syntax can't be read", "无法解析其语法")
+_SOURCED = translated("{path}, which it sources, was not read: {why}")
+_NOT_FOLLOWED_AT = translated("{path}:{line} was not followed: {why}")
+_SOURCED_UNKNOWN = translated("which file `{text}` sources can't be determined")
+_SOURCED_NOT_HERE = translated("it sources {path}, which does not exist here")
+_NOT_KNOWN = translated("what `{text}` runs can't be determined")
+_NOT_PARSED = translated("its syntax can't be read")
 _COMPOUND = re.compile(rb"(?:[{(]|\[\[|(?:if|for|while|until|case|function)\b)")
 _MAX_NOTES = 5
 _MAX_STEPS = 20_000

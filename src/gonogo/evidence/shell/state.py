@@ -9,14 +9,11 @@ import msgspec
 
 from gonogo.evidence.shell.text import Piece, ShellWord, reason_of, text_of
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
-DIFFERENT = Text(
-    "`{name}` depends on the condition in line {line}, which can't be decided from the files",
-    "`{name}` 取决于第 {line} 行的条件，仅凭文件无法判定",
-)
-NOT_SET = Text("`${name}` is not set in the script", "脚本中没有设置 `${name}`")
-CHANGED_IN_LOOP = Text("`{name}` changes in the loop on line {line}", "`{name}` 在第 {line} 行的循环中变化")
+DIFFERENT = translated("`{name}` depends on the condition in line {line}, which can't be decided from the files")
+NOT_SET = translated("`${name}` is not set in the script")
+CHANGED_IN_LOOP = translated("`{name}` changes in the loop on line {line}")
 
 
 class Variable(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -18,9 +18,8 @@ _listeners: list[Callable[[str, BaseException], None]] = []
 _announced = threading.Event()
 _busy = threading.local()
 
-_FAULT = Text(
-    "gonogo: internal error in the guard ({what}); {part} is no longer watched in this process, training continues",
-    "gonogo：监护程序内部错误（{what}）；本进程不再监视 {part}，训练照常继续",
+_FAULT = translated(
+    "gonogo: internal error in the guard ({what}); {part} is no longer watched in this process, training continues"
 )
 
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gonogo.evidence.guarded.records import Compared, Difference
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 _calls = 0
@@ -36,10 +36,7 @@ def compare_ranks(
 
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         raise UserError(
-            Text(
-                "compare_ranks: there is no process group yet; call torch.distributed.init_process_group first",
-                "compare_ranks：尚无进程组；请先调用 torch.distributed.init_process_group",
-            )
+            translated("compare_ranks: there is no process group yet; call torch.distributed.init_process_group first")
         )
     engine = model if hasattr(model, "global_steps") else None
     stated = joined(engine.module if engine is not None else model, engine, {})

@@ -14,7 +14,7 @@ import msgspec
 
 from gonogo.evidence.guarded.records import ExceptionRecord, ZeroState
 from gonogo.evidence.rehearsal.record import Operand
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.guard.common.frames import GONOGO, frames_of_stack, frames_of_traceback
 from gonogo.guard.tensors.modules import Names, modules_running, names_of
 from gonogo.guard.tensors.operands import operands_of, zero_state
@@ -165,14 +165,11 @@ def _format_traceback(error: BaseException, outside: FrameType | None) -> str:
     return (text if before is None else text.replace(str(error), before))[-_MAX_MESSAGE_LENGTH:]
 
 
-_WHERE = Text("gonogo: {where}", "gonogo：{where}")
-_MODULE = Text("  in module {module} ({kind})", "  模块 {module}（{kind}）")
-_OPERANDS = Text("  tensors on the failing line:", "  出错行上的张量：")
-_STATE = Text(
-    "  ZeRO-3: {name} is {status}, full shape {shape}, {elements} elements on {device} on this rank",
-    "  ZeRO-3：{name} 为 {status}，完整形状 {shape}，本 rank 在 {device} 上持有 {elements} 个元素",
-)
-_KINDS = {"parameter": Text("parameter {name}", "参数 {name}"), "buffer": Text("buffer {name}", "缓冲区 {name}")}
+_WHERE = translated("gonogo: {where}")
+_MODULE = translated("  in module {module} ({kind})")
+_OPERANDS = translated("  tensors on the failing line:")
+_STATE = translated("  ZeRO-3: {name} is {status}, full shape {shape}, {elements} elements on {device} on this rank")
+_KINDS = {"parameter": translated("parameter {name}"), "buffer": translated("buffer {name}")}
 
 
 def annotate(error: BaseException, context: FailureContext, where: tuple[str, ...], language: str) -> None:

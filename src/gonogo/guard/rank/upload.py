@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.guard.common.faults import harmless
 from gonogo.guard.injection import FOLDER
 from gonogo.guard.trackers.detection import Handed, Tracker, found, writers
@@ -28,15 +28,9 @@ _STEPS = 10
 _PATIENCE = 120.0
 _GRACE_SECONDS = 5.0
 """Seconds to wait for the other ranks' ends."""
-_HANDED = Text(
-    "gonogo: findings so far: {count}; the report is also in {name} ({where})",
-    "gonogo：目前有 {count} 项发现；报告也已放入 {name}（{where}）",
-)
+_HANDED = translated("gonogo: findings so far: {count}; the report is also in {name} ({where})")
 
-_NOT_HANDED = Text(
-    "gonogo: could not send the report to {name} ({why}); training is not affected",
-    "gonogo：无法把报告交给 {name}（{why}）；训练不受影响",
-)
+_NOT_HANDED = translated("gonogo: could not send the report to {name} ({why}); training is not affected")
 
 
 class Trackers:

@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.training_script import is_trainer, makers, mentions, trained
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 # What makes parameters trainable, or adds ones that are.
 _TRAINS = (
@@ -27,19 +27,12 @@ class AllParametersFrozen(Hazard):
             if script.enclosing_function(frozen) is not script.enclosing_function(call.node):
                 continue
             yield self.finding(
-                Text(
-                    "All of {name} is frozen, and nothing is made trainable before {call} trains it.",
-                    "{name} 的全部参数都被冻结，而在 {call} 训练它之前没有任何内容可训练。",
-                ).format(name=node.id, call=call.method),
+                translated("All of {name} is frozen, and nothing is made trainable before {call} trains it.").format(
+                    name=node.id, call=call.method
+                ),
                 certainty=Certainty.LIKELY,
-                cure=Text(
-                    "Freeze a part only, or add what is to be trained after it (adapters, a head)",
-                    "只冻结一部分，或在其后加入要训练的内容（适配器、输出头）",
-                ),
-                spans=(
-                    script.headline(frozen).span(),
-                    script.place(call.node.func).span(Text("trained here", "在此处训练")),
-                ),
+                cure=translated("Freeze a part only, or add what is to be trained after it (adapters, a head)"),
+                spans=(script.headline(frozen).span(), script.place(call.node.func).span(translated("trained here"))),
             )
             return
 

@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.script.identifiers import same_code
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, Severity, translated
 
 
 class BackwardInEvalMode(LoggedHazard):
@@ -23,22 +23,16 @@ class BackwardInEvalMode(LoggedHazard):
                 continue
             refused = run.zero_stage == 3 and run.environment.within("deepspeed", "<0.16") is True
             yield self.finding(
-                Text(
+                translated(
                     "{model} is set to evaluation mode in the training loop and never back: from then on dropout is "
-                    "off{refused}.",
-                    "训练循环中把 {model} 设为评估模式，之后从未设回：此后 dropout 关闭{refused}。",
+                    "off{refused}."
                 ).format(
                     model=ast.unparse(of),
-                    refused=Text(
-                        ", and this DeepSpeed's ZeRO-3 refuses the backward",
-                        "，该版本 DeepSpeed 的 ZeRO-3 会拒绝 backward",
-                    )
-                    if refused
-                    else "",
+                    refused=translated(", and this DeepSpeed's ZeRO-3 refuses the backward") if refused else "",
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR if refused else Severity.WARNING,
                 cure=self.cures[0],
-                spans=(call.place.span(), script.place(backward).span(Text("gradients", "梯度"))),
-                confirm=Text("model.training is False in the next step", "下一步中 model.training 为 False"),
+                spans=(call.place.span(), script.place(backward).span(translated("gradients"))),
+                confirm=translated("model.training is False in the next step"),
             )

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import one_line
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text, translated
 
 _DIFFERS = Pattern(r"Recomputed values\s+for the following tensors\s+have different metadata")
 _SIZES = Pattern(
@@ -30,7 +30,7 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
             if not routed and ("recomputed metadata" in message or not experts):
                 continue
             told = (
-                Text(" ({first} rows, then {second})", "（先 {first} 行，后 {second} 行）").format(
+                translated(" ({first} rows, then {second})").format(
                     first=sizes.group("first"), second=sizes.group("second")
                 )
                 if sizes is not None and routed
@@ -38,26 +38,20 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
             )
             yield self.log_finding(
                 error,
-                Text(
+                translated(
                     "A checkpointed part was run again in backward, and its tensors had a "
                     "different number of rows{told}: "
-                    "as with experts that get other tokens the second time.",
-                    "使用梯度检查点的部分在反向时重新执行，其张量的行数不同{told}：如同专家第二次得到了不同的 token。",
+                    "as with experts that get other tokens the second time."
                 ).format(told=told),
                 cure=(
-                    Text(
+                    translated(
                         "Keep the router's choice and leave dispatch out of what is recomputed: selective "
                         "checkpointing (NeMo Automodel: ignore_router_for_ac=True; Megatron: recompute_modules without "
-                        "moe); the router in float32",
-                        "保存路由的选择，并把分发排除在重算之外：选择性梯度检查点（NeMo Automodel："
-                        "ignore_router_for_ac=True；Megatron：recompute_modules 不含 moe）；路由用 float32",
+                        "moe); the router in float32"
                     ),
                 ),
                 certainty=Certainty.LIKELY if routed else Certainty.POSSIBLE,
-                confirm=Text(
-                    "The model has experts, and trains without gradient checkpointing",
-                    "模型含有专家，且不用梯度检查点时可以训练",
-                ),
+                confirm=translated("The model has experts, and trains without gradient checkpointing"),
             )
             return
 

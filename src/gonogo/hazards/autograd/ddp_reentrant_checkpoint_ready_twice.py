@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.training_script import gradient_checkpointing, reentrant, set_in_code, surely_ddp
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _WORDS = ("Expected to mark a variable ready only once", "has been marked as ready twice")
 _PARAMETER_NAME = Pattern(r"Parameter at index \d+ with name (\S{1,200}) has been marked as ready twice")
@@ -11,14 +11,8 @@ _WORDS_TRUE = ("True", "true", "1")
 
 _DECIDE = ("gradient_checkpointing", "ddp_find_unused_parameters", "ddp_static_graph")
 _CURES = (
-    Text(
-        'Set gradient_checkpointing_kwargs={"use_reentrant": False} and ddp_find_unused_parameters=False',
-        '设置 gradient_checkpointing_kwargs={"use_reentrant": False} 和 ddp_find_unused_parameters=False',
-    ),
-    Text(
-        "Or static_graph=True where every step has the same graph; or turn gradient checkpointing off",
-        "或在每步计算图相同时设 static_graph=True；或关闭梯度检查点",
-    ),
+    translated('Set gradient_checkpointing_kwargs={"use_reentrant": False} and ddp_find_unused_parameters=False'),
+    translated("Or static_graph=True where every step has the same graph; or turn gradient checkpointing off"),
 )
 
 
@@ -45,31 +39,22 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             place.edit("False") if place is not None and place.source.writable and place.text in _WORDS_TRUE else None
         )
         yield self.finding(
-            Text(
+            translated(
                 "gradient_checkpointing is reentrant (the default of transformers 4) and DDP looks for unused "
-                "parameters ({why}): it marks the checkpointed ones as ready, and their backward does so again.",
-                "gradient_checkpointing 为可重入形式（transformers 4 的默认），而 DDP 会查找未使用的参数（{why}）：它先"
-                "把梯度检查点内的参数标记为就绪，随后它们的反向再次标记。",
+                "parameters ({why}): it marks the checkpointed ones as ready, and their backward does so again."
             ).format(
-                why=Text(
-                    "the Trainer's default for a PEFT model that is not told otherwise",
-                    "对未另行设置的 PEFT 模型，这是 Trainer 的默认",
-                )
+                why=translated("the Trainer's default for a PEFT model that is not told otherwise")
                 if wrap is not None
-                else Text("ddp_find_unused_parameters is True", "ddp_find_unused_parameters 为 True")
+                else translated("ddp_find_unused_parameters is True")
             ),
             certainty=Certainty.LIKELY if wrap is not None else Certainty.CERTAIN,
             cure=_CURES,
             spans=(
                 given.span() or (wrap.place.span() if wrap is not None else None),
-                checkpointing.span(Text("checkpointing is turned on here", "在此处开启梯度检查点")),
-                launch.place.span(Text("starts several processes under DDP", "以 DDP 启动多个进程")),
+                checkpointing.span(translated("checkpointing is turned on here")),
+                launch.place.span(translated("starts several processes under DDP")),
             ),
-            fixes=self.fix(
-                Text("Set ddp_find_unused_parameters to False", "把 ddp_find_unused_parameters 设为 False"), edit
-            )
-            if edit is not None
-            else None,
+            fixes=self.fix(translated("Set ddp_find_unused_parameters to False"), edit) if edit is not None else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -86,20 +71,16 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
         )
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "DDP received the gradient of {parameter} twice in one step: gradient checkpointing in its reentrant "
-                "form runs a second backward inside the first, usually with find_unused_parameters=True.",
-                "DDP 在一步中两次收到{parameter}的梯度：可重入形式的梯度检查点在反向之中再执行一次反向，通常同时设置了 "
-                "find_unused_parameters=True。",
+                "form runs a second backward inside the first, usually with find_unused_parameters=True."
             ).format(
-                parameter=Text(named.group(1), f" {named.group(1)} ") if named else Text("a parameter", "某个参数")
+                parameter=Text(named.group(1), f" {named.group(1)} ") if named else translated("a parameter", "any")
             ),
             cure=_CURES,
             certainty=Certainty.CERTAIN if checkpointed else Certainty.LIKELY,
             parameter=named.group(1) if named else None,
-            confirm=Text(
-                "The run passes with gradient checkpointing off; else a weight is shared between two calls of the "
-                "model",
-                "关闭梯度检查点后可以运行；否则是同一权重用于模型的两次调用",
+            confirm=translated(
+                "The run passes with gradient checkpointing off; else a weight is shared between two calls of the model"
             ),
         )

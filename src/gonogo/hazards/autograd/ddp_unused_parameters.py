@@ -5,7 +5,19 @@ from gonogo.evidence.log.match import first_match, matched_text, one_line
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.autograd._never_used import never_used
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, Pattern, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Script,
+    Text,
+    translated,
+)
 
 _WORDS = (
     "Expected to have finished reduction in the prior iteration",
@@ -23,7 +35,7 @@ _TOLERATED = (
     *(b"named_children", b"named_modules", b"_modules", b"register_forward", b"Join("),
 )
 
-_LOOK_FOR_THEM = Text("Pass find_unused_parameters=True", "传入 find_unused_parameters=True")
+_LOOK_FOR_THEM = translated("Pass find_unused_parameters=True")
 
 
 class DdpUnusedParameters(Hazard):
@@ -37,25 +49,19 @@ class DdpUnusedParameters(Hazard):
             made = makers(script, first_argument(call, "module"))
             for owner, layer, statement in never_used(script, run, {one.name for one in made}):
                 yield self.finding(
-                    Text(
+                    translated(
                         "{owner} builds self.{layer} and nothing uses it: its parameters get no gradient, and DDP "
-                        "(without find_unused_parameters) refuses the second step.",
-                        "{owner} 创建了 self.{layer} 却没有任何地方使用：它的参数得不到梯度，DDP（未设 "
-                        "find_unused_parameters）会在第二步报错。",
+                        "(without find_unused_parameters) refuses the second step."
                     ).format(owner=owner.name, layer=layer),
                     certainty=Certainty.LIKELY,
                     cure=(
-                        Text(
+                        translated(
                             "Do not build what the forward does not use, or freeze it: "
-                            "self.{layer}.requires_grad_(False)",
-                            "不要创建 forward 不使用的层，或将其冻结：self.{layer}.requires_grad_(False)",
+                            "self.{layer}.requires_grad_(False)"
                         ).format(layer=layer),
-                        Text(
-                            "If it is used now and then: find_unused_parameters=True",
-                            "若只是有时使用：find_unused_parameters=True",
-                        ),
+                        translated("If it is used now and then: find_unused_parameters=True"),
                     ),
-                    spans=(owner.script.place(statement).span(), call.place.span(Text("wrapped here", "在此处包装"))),
+                    spans=(owner.script.place(statement).span(), call.place.span(translated("wrapped here"))),
                     parameter=f"{layer}.weight",
                 )
 
@@ -87,9 +93,8 @@ class DdpUnusedParameters(Hazard):
         numbered = which.replace(" ", "").isdigit()
         yield self.log_finding(
             evidence,
-            Text(
-                "Trainable parameters got no gradient in the step before{which}, and DDP waits for all of them.",
-                "上一步中有可训练参数没有得到梯度{which}，而 DDP 要等待全部梯度。",
+            translated(
+                "Trainable parameters got no gradient in the step before{which}, and DDP waits for all of them."
             ).format(
                 which=Text(f" (of index {which})", f"（序号为 {which}）")
                 if numbered
@@ -99,16 +104,13 @@ class DdpUnusedParameters(Hazard):
             ),
             certainty=certainty,
             cure=(
-                Text(
+                translated(
                     "Freeze what is not to be trained (requires_grad_(False)) before DDP wraps the model, or use it in "
-                    "the loss",
-                    "在 DDP 包装模型之前冻结不训练的部分（requires_grad_(False)），或让损失用到它",
+                    "the loss"
                 ),
-                Text(
+                translated(
                     "Or set ddp_find_unused_parameters=True (find_unused_parameters=True); "
-                    "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters",
-                    "或设置 ddp_find_unused_parameters=True（find_unused_parameters=True）；"
-                    "TORCH_DISTRIBUTED_DEBUG=DETAIL 会打印参数名",
+                    "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters"
                 ),
             ),
         )

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.script.identifiers import last_name, says
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 
 class InferenceTensorsInTraining(LoggedHazard):
@@ -25,16 +25,11 @@ class InferenceTensorsInTraining(LoggedHazard):
             if used is None or _without_gradients(script, used):
                 continue
             yield self.finding(
-                Text(
-                    "What is created here in torch.inference_mode goes into a forward that is trained.",
-                    "此处在 torch.inference_mode 中产生的张量会进入参与训练的 forward。",
-                ),
+                translated("What is created here in torch.inference_mode goes into a forward that is trained."),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[:2],
-                spans=(call.place.span(), script.place(used).span(Text("used here", "在此处使用"))),
-                confirm=Text(
-                    "The tensor reaches an operator that keeps it for backward", "该张量进入会为 backward 保存它的算子"
-                ),
+                spans=(call.place.span(), script.place(used).span(translated("used here"))),
+                confirm=translated("The tensor reaches an operator that keeps it for backward"),
             )
 
 

@@ -7,7 +7,7 @@ from gonogo.evidence.log.match import first_match
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.training_script import first_argument, gradient_checkpointing, mentions, reentrant
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 _WORDS = (
     "of tensors does not require grad and does not have a grad_fn",
@@ -40,14 +40,8 @@ _HELPED = (
 _PLAIN = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 
 _CURES = (
-    Text(
-        "Call model.enable_input_require_grads() before training (with get_peft_model: before or after it)",
-        "训练前调用 model.enable_input_require_grads()（在 get_peft_model 之前或之后均可）",
-    ),
-    Text(
-        'Or set gradient_checkpointing_kwargs={"use_reentrant": False}, or gradient_checkpointing=False',
-        '或设置 gradient_checkpointing_kwargs={"use_reentrant": False}，或 gradient_checkpointing=False',
-    ),
+    translated("Call model.enable_input_require_grads() before training (with get_peft_model: before or after it)"),
+    translated('Or set gradient_checkpointing_kwargs={"use_reentrant": False}, or gradient_checkpointing=False'),
 )
 
 
@@ -84,18 +78,14 @@ class NoGradCheckpointingInputs(Hazard):
             else None
         )
         yield self.finding(
-            Text(
+            translated(
                 "gradient_checkpointing is on and reentrant (the default of transformers 4), the model is frozen but "
-                "for its LoRA, and nothing makes the inputs of its layers need a gradient: the loss has no graph.",
-                "gradient_checkpointing 已开启且为可重入形式（transformers 4 的默认），模型除 LoRA 外全部冻结，又没有任"
-                "何代码让各层的输入需要梯度：损失没有计算图。",
+                "for its LoRA, and nothing makes the inputs of its layers need a gradient: the loss has no graph."
             ),
             certainty=Certainty.LIKELY if script.guarded_by(wrap.node) else Certainty.CERTAIN,
             cure=_CURES,
-            spans=(wrap.place.span(), given.span(Text("checkpointing is turned on here", "在此处开启梯度检查点"))),
-            fixes=self.fix(Text("Let the inputs need a gradient", "让输入需要梯度"), edit)
-            if edit is not None
-            else None,
+            spans=(wrap.place.span(), given.span(translated("checkpointing is turned on here"))),
+            fixes=self.fix(translated("Let the inputs need a gradient"), edit) if edit is not None else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -121,16 +111,14 @@ class NoGradCheckpointingInputs(Hazard):
             certainty = Certainty.POSSIBLE  # a frozen tower or a reference model gives the warning too, and it trains
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "The loss has no graph: checkpointing runs a frozen model whose inputs need no gradient, so the "
-                "adapters inside get none.",
-                "损失没有计算图：梯度检查点执行的是冻结模型，其输入不需要梯度，内部的适配器因此得不到梯度。",
+                "adapters inside get none."
             ),
             cure=_CURES,
             certainty=certainty,
-            confirm=Text(
-                'torch warns "None of the inputs have requires_grad=True", and print_trainable_parameters() is not 0',
-                "torch 警告 “None of the inputs have requires_grad=True”，且 print_trainable_parameters() 不为 0",
+            confirm=translated(
+                'torch warns "None of the inputs have requires_grad=True", and print_trainable_parameters() is not 0'
             ),
         )
 

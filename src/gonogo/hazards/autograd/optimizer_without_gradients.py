@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
 
 
 class OptimizerWithoutGradients(Hazard):
@@ -10,23 +10,17 @@ class OptimizerWithoutGradients(Hazard):
         run = idle[0].as_run
         assert run is not None
         yield self.finding(
-            Text(
+            translated(
                 "{optimizer} made {steps} steps, and none of its parameters had a gradient in any: the backward "
-                "reached other tensors than those that it holds. Nothing is trained.",
-                "{optimizer} 更新了 {steps} 步，但它的参数在任何一步都没有梯度：反向到达的不是它所持有的张量。"
-                "什么都没有被训练。",
+                "reached other tensors than those that it holds. Nothing is trained."
             ).format(optimizer=run.optimizer, steps=idle[0].steps),
             certainty=Certainty.CERTAIN,
             cure=(
-                Text(
+                translated(
                     "Create the optimizer last, from the model that is trained: after it is wrapped, moved and given "
-                    "adapters",
-                    "最后再用被训练的模型创建优化器：在包装、移动设备、添加适配器之后",
+                    "adapters"
                 ),
-                Text(
-                    "Under FSDP 1: use_orig_params=True (fsdp_use_orig_params: true)",
-                    "FSDP 1 下：use_orig_params=True（fsdp_use_orig_params: true）",
-                ),
+                translated("Under FSDP 1: use_orig_params=True (fsdp_use_orig_params: true)"),
             ),
             ranks=tuple(rank.rank for rank in idle),
         )

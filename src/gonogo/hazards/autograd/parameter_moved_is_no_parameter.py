@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.training_script import first_argument
-from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 
 class ParameterMovedIsNoParameter(Hazard):
@@ -30,19 +30,13 @@ class ParameterMovedIsNoParameter(Hazard):
             moved = f"{around[0]}{call}{around[1]}" if around is not None else f"nn.Parameter(tensor{call})"
             edit = script.replacing(move, moved) if around is not None else None
             yield self.finding(
-                Text(
-                    "self.{name} of {owner} is what {call} makes of the parameter: a tensor that no optimizer gets.",
-                    "{owner} 的 self.{name} 是参数经 {call} 得到的张量，不会交给任何优化器。",
+                translated(
+                    "self.{name} of {owner} is what {call} makes of the parameter: a tensor that no optimizer gets."
                 ).format(name=target.attr, owner=owner.name, call=call),
-                cure=Text(
-                    "Move the tensor inside: {moved}, or leave it to model.to(device)",
-                    "移动里面的张量：{moved}，或交给 model.to(device)",
-                ).format(moved=moved),
+                cure=translated("Move the tensor inside: {moved}, or leave it to model.to(device)").format(moved=moved),
                 spans=script.place(move).span(),
                 parameter=target.attr,
-                fixes=self.fix(Text("Move the tensor inside", "移动里面的张量"), edit, safe=False)
-                if edit is not None
-                else None,
+                fixes=self.fix(translated("Move the tensor inside"), edit, safe=False) if edit is not None else None,
             )
 
 

@@ -1,6 +1,6 @@
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.facts.parameter_names import group_by_module
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 
 class ParametersWithoutGradient(Hazard):
@@ -14,22 +14,18 @@ class ParametersWithoutGradient(Hazard):
         if not names:
             return
         adapters = [name for name in names if "lora_" in name or "adapter" in name]
-        reconnect = Text(
+        reconnect = translated(
             "Look for detach(), torch.no_grad() or a loss that leaves out the output of {module}; freeze the part if "
-            "it is not to be trained",
-            "检查 {module} 的输出是否经过 detach()、torch.no_grad()，或没有进入损失；若不训练该部分，请冻结它",
+            "it is not to be trained"
         ).format(module=names[0].rpartition(".")[0] or "?")
-        inputs = Text(
+        inputs = translated(
             "With gradient checkpointing: model.enable_input_require_grads(), or "
-            'gradient_checkpointing_kwargs={"use_reentrant": False}',
-            "使用梯度检查点时：model.enable_input_require_grads()，或 "
-            'gradient_checkpointing_kwargs={"use_reentrant": False}',
+            'gradient_checkpointing_kwargs={"use_reentrant": False}'
         )
         yield self.finding(
-            Text(
+            translated(
                 "{count} trainable parameters took part in a forward and got no gradient in any step: {names}. They "
-                "will not be trained.",
-                "有 {count} 个可训练参数参与了前向，但任何一步都没有得到梯度：{names}。它们不会被训练。",
+                "will not be trained."
             ).format(count=len(names), names=few(group_by_module(names))),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,

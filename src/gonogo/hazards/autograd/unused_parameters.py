@@ -2,7 +2,7 @@ from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.autograd._never_used import never_used
 from gonogo.hazards.facts.parameter_names import group_by_module
 from gonogo.hazards.facts.training_script import makers, mentions, trained
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Severity, translated
 
 # What looks at modules otherwise than by their names, or leaves them out.
 _LOOKED_THROUGH = (
@@ -22,19 +22,15 @@ class UnusedParameters(Hazard):
             made = makers(script, node)
             for owner, layer, statement in never_used(script, run, {one.name for one in made}):
                 yield self.finding(
-                    Text(
-                        "{owner} builds self.{layer} and nothing uses it: it is never trained, and takes memory.",
-                        "{owner} 创建了 self.{layer} 却没有任何地方使用：它不会被训练，却占用内存。",
+                    translated(
+                        "{owner} builds self.{layer} and nothing uses it: it is never trained, and takes memory."
                     ).format(owner=owner.name, layer=layer),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
-                    cure=Text(
-                        "Do not build what the forward does not use, or use it",
-                        "不要创建 forward 不使用的层，或在 forward 中使用它",
-                    ),
+                    cure=translated("Do not build what the forward does not use, or use it"),
                     spans=(
                         owner.script.place(statement).span(),
-                        script.place(call.node.func).span(Text("trained here", "在此处训练")),
+                        script.place(call.node.func).span(translated("trained here")),
                     ),
                     parameter=f"{layer}.weight",
                 )
@@ -48,21 +44,16 @@ class UnusedParameters(Hazard):
         if not names:
             return
         yield self.finding(
-            Text(
-                "{count} trainable parameters were used in no forward of the rehearsal: {names}.",
-                "排练的所有前向都没有用到 {count} 个可训练参数：{names}。",
-            ).format(count=len(names), names=few(group_by_module(names))),
+            translated("{count} trainable parameters were used in no forward of the rehearsal: {names}.").format(
+                count=len(names), names=few(group_by_module(names))
+            ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(
-                Text(
-                    "Freeze them (requires_grad_(False)), or do not build that part",
-                    "冻结它们（requires_grad_(False)），或不构建该部分",
-                ),
-                Text(
+                translated("Freeze them (requires_grad_(False)), or do not build that part"),
+                translated(
                     "If only some batches use them: run the part on a dummy input in the others; under DDP set "
-                    "ddp_find_unused_parameters=True",
-                    "若只有部分 batch 用到：在其余 batch 中用假输入执行；DDP 下设 ddp_find_unused_parameters=True",
+                    "ddp_find_unused_parameters=True"
                 ),
             ),
             ranks=tuple(rank.rank for rank in stepped),

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Sequence
 
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.finding.lives.life_report import LifeReport, StateRow
-from gonogo.hazards.rule import RehearsalRecord, Text
+from gonogo.hazards.rule import RehearsalRecord, Text, translated
 
 _SHOWN = 3
 _READ = ("restored", "partly", "other-state", "other-dtype")
 _WHY = {
-    "not-written": Text("in no file of the checkpoint", "检查点的任何文件中都没有"),
-    "not-read": Text("saved, and not loaded", "已保存，但没有加载"),
-    "partly": Text("loaded in part", "只加载了一部分"),
-    "other-state": Text("holding what was saved of another", "装入的是另一个状态的内容"),
-    "other-dtype": Text("loaded in another dtype", "以另一种 dtype 加载"),
-    "drawn-anew": Text("initialized anew in each start, and not saved", "每次启动都重新初始化，且没有保存"),
+    "not-written": translated("in no file of the checkpoint"),
+    "not-read": translated("saved, and not loaded"),
+    "partly": translated("loaded in part"),
+    "other-state": translated("holding what was saved of another"),
+    "other-dtype": translated("loaded in another dtype"),
+    "drawn-anew": translated("initialized anew in each start, and not saved"),
 }
 
 
@@ -44,7 +44,7 @@ def listed(rows: Sequence[StateRow]) -> Text:
     for row in rows:
         kinds.setdefault(row.status, []).append(row)
     parts = [
-        Text("{count} {why} ({names})", "{count} 个{why}（{names}）").format(
+        translated("{count} {why} ({names})").format(
             count=len(same), why=_WHY.get(status, Text(status, status)), names=_names(same)
         )
         for status, same in kinds.items()

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.script.identifiers import last_name, same_code, words
-from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Launch, Run, translated
 
 # What may turn the text into something else on its way.
 _TURNED = (
@@ -26,21 +26,16 @@ class CheckpointResumeTrueAsText(Hazard):
         if not handed or any(word in one.source.data for one in run.scripts for word in _TURNED):
             return
         yield self.finding(
-            Text(
-                'The Trainer looks for a checkpoint in a folder called "{given}".',
-                "Trainer 会在名为 “{given}” 的目录中寻找 checkpoint。",
-            ).format(given=given.value),
+            translated('The Trainer looks for a checkpoint in a folder called "{given}".').format(given=given.value),
             cure=(
-                Text(
-                    "Name the folder: --resume_from_checkpoint {output}/checkpoint-STEPS",
-                    "写出目录：--resume_from_checkpoint {output}/checkpoint-步数",
-                ).format(output=run.arguments.get("output_dir").string or "OUTPUT_DIR"),
-                Text(
-                    "Or let the script look: trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir))",
-                    "或由脚本寻找：trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir))",
+                translated("Name the folder: --resume_from_checkpoint {output}/checkpoint-STEPS").format(
+                    output=run.arguments.get("output_dir").string or "OUTPUT_DIR"
+                ),
+                translated(
+                    "Or let the script look: trainer.train(resume_from_checkpoint=get_last_checkpoint(output_dir))"
                 ),
             ),
-            spans=(given.span(), handed[0].place.span(Text("passed on as text", "作为文本传递"))),
+            spans=(given.span(), handed[0].place.span(translated("passed on as text"))),
         )
 
 

@@ -5,7 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text, one_line
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.training_script import first_argument, makers, mentions
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
 _REFUSED = Pattern(
     r"(?:GLOBAL|[Uu]nsupported (?:global|class):?) `?(?:GLOBAL )?([A-Za-z_][\w.]*\.[\w.]+)"
@@ -43,27 +43,16 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
             save, what = found[0]
             edit = script.setting_keyword(load, "weights_only", "False")
             yield self.finding(
-                Text(
-                    "torch.load takes weights only since PyTorch 2.6, and the file that was saved holds {what}.",
-                    "自 PyTorch 2.6 起 torch.load 只读取权重，而所保存的文件含有{what}。",
+                translated(
+                    "torch.load takes weights only since PyTorch 2.6, and the file that was saved holds {what}."
                 ).format(what=what),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=(
-                    Text(
-                        "Of a file that you wrote yourself: torch.load(..., weights_only=False)",
-                        "对自己写出的文件：torch.load(..., weights_only=False)",
-                    ),
-                    Text(
-                        "Better, save what weights_only reads: state dicts, vars(args), numbers and text",
-                        "更好的做法是只保存 weights_only 能读取的内容：state dict、vars(args)、数字与文本",
-                    ),
+                    translated("Of a file that you wrote yourself: torch.load(..., weights_only=False)"),
+                    translated("Better, save what weights_only reads: state dicts, vars(args), numbers and text"),
                 ),
-                spans=(load.place.span(), save.place.span(Text("saved here", "在此处保存"))),
-                fixes=self.fix(
-                    Text("Read all of it: only of files that you trust", "读取全部内容：仅限可信的文件"),
-                    edit,
-                    safe=False,
-                )
+                spans=(load.place.span(), save.place.span(translated("saved here"))),
+                fixes=self.fix(translated("Read all of it: only of files that you trust"), edit, safe=False)
                 if edit is not None
                 else None,
             )
@@ -86,29 +75,22 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         names = str(named).rstrip(".") if named else None
         yield self.log_finding(
             evidence,
-            Text(
-                "The checkpoint holds {what}, and torch.load reads weights only: the default since PyTorch 2.6.",
-                "checkpoint 中含有{what}，而 torch.load 只读取权重（PyTorch 2.6 起的默认行为）。",
-            ).format(what=Text(names, f" {names}") if names else Text("more than weights", "权重以外的对象")),
+            translated(
+                "The checkpoint holds {what}, and torch.load reads weights only: the default since PyTorch 2.6."
+            ).format(what=Text(names, f" {names}") if names else translated("more than weights")),
             certainty=Certainty.CERTAIN if refused else Certainty.LIKELY,
             cure=(
-                Text(
-                    "Upgrade the library whose frame calls torch.load (transformers, accelerate, deepspeed …)",
-                    "升级调用 torch.load 的库（transformers、accelerate、deepspeed 或训练框架）",
-                ),
+                translated("Upgrade the library whose frame calls torch.load (transformers, accelerate, deepspeed …)"),
                 Text(
                     f"Allow the type before the load: torch.serialization.add_safe_globals([{names or '…'}])",
                     f"在读取之前允许该类型：torch.serialization.add_safe_globals([{names or '…'}])",
                 ),
-                Text(
+                translated(
                     "For a checkpoint that you wrote yourself: TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 (it may run any code "
-                    "that the file holds)",
-                    "对自己写出的 checkpoint：TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1（文件中的任意代码都可能被执行）",
+                    "that the file holds)"
                 ),
             ),
-            confirm=()
-            if names
-            else (Text("The lines after it name a type that is not allowed", "其后的行会指出不被允许的类型"),),
+            confirm=() if names else (translated("The lines after it name a type that is not allowed"),),
         )
 
 

@@ -6,28 +6,22 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.paths import is_file, is_folder
 from gonogo.evidence.patterns import Match
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, translated
 
 _RAISED = "The checkpoint being loaded used a DP"
 """The line of DeepSpeed that raises it, where a log ends there."""
 _SIZES = Pattern(r"world size of (\d+) but the\W{1,8}current world size is (\d+)")
 
 
-_CAUSE = Text(
-    "The checkpoint's optimizer states are partitioned over {saved} data-parallel ranks; this run has {size}.",
-    "checkpoint 的优化器状态切分在 {saved} 个数据并行 rank 上，而本次运行有 {size} 个。",
+_CAUSE = translated(
+    "The checkpoint's optimizer states are partitioned over {saved} data-parallel ranks; this run has {size}."
 )
 _CURES = (
-    Text(
+    translated(
         "Or convert it: python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …, then "
-        '{"checkpoint": {"load_universal": true}} in the DeepSpeed JSON',
-        "或转换：python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …，并在 DeepSpeed "
-        'JSON 中设置 {"checkpoint": {"load_universal": true}}',
+        '{"checkpoint": {"load_universal": true}} in the DeepSpeed JSON'
     ),
-    Text(
-        "Or take the weights alone (zero_to_fp32.py) and start with a fresh optimizer",
-        "或只取权重（zero_to_fp32.py），以全新的优化器重新开始",
-    ),
+    translated("Or take the weights alone (zero_to_fp32.py) and start with a fresh optimizer"),
 )
 
 
@@ -46,13 +40,10 @@ class CheckpointWorldSizeMismatch(Hazard):
         yield self.finding(
             _CAUSE.format(saved=saved, size=size),
             certainty=Certainty.LIKELY if run.framework else Certainty.CERTAIN,
-            cure=(
-                Text("Resume with {saved} data-parallel ranks", "用 {saved} 个数据并行 rank 恢复").format(saved=saved),
-                *_CURES,
-            ),
+            cure=(translated("Resume with {saved} data-parallel ranks").format(saved=saved), *_CURES),
             spans=(
                 given.span() or launch.place.span(),
-                launch.place.span(Text("starts {size} processes", "启动 {size} 个进程").format(size=size)),
+                launch.place.span(translated("starts {size} processes").format(size=size)),
             ),
         )
 
@@ -77,20 +68,15 @@ class CheckpointWorldSizeMismatch(Hazard):
             evidence,
             _CAUSE.format(saved=sizes.group(1), size=sizes.group(2))
             if sizes
-            else Text(
+            else translated(
                 "The checkpoint's optimizer states are partitioned over a different number of data-parallel ranks than "
-                "this run has.",
-                "checkpoint 的优化器状态所切分的数据并行 rank 数与本次运行不同。",
+                "this run has."
             ),
             certainty=certainty,
             cure=(
-                Text("Resume with {saved} data-parallel ranks", "用 {saved} 个数据并行 rank 恢复").format(
-                    saved=sizes.group(1)
-                )
+                translated("Resume with {saved} data-parallel ranks").format(saved=sizes.group(1))
                 if sizes
-                else Text(
-                    "Resume with as many data-parallel ranks as wrote it", "用与保存时同样多的数据并行 rank 恢复"
-                ),
+                else translated("Resume with as many data-parallel ranks as wrote it"),
                 *_CURES,
             ),
         )

@@ -3,7 +3,7 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.trained_size import billions_trained
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
 
 _WRITER = Pattern(
     r"PytorchStreamWriter failed writing|inline_container\.cc:\d+\] ?\. ?unexpected pos|unexpected pos \d+ vs \d+"
@@ -43,23 +43,18 @@ class CheckpointWriteDiskFull(Hazard):
         if needed <= free:
             return
         yield self.finding(
-            Text(
+            translated(
                 "The disk has {free:.0f} GB left. One checkpoint of {billions:g} billion parameters ({each} bytes "
-                "each) takes {needed:.0f} GB on each of {nodes} node(s).",
-                "磁盘剩余 {free:.0f} GB。{billions:g}B 参数的一个 checkpoint（每参数 {each} 字节）在 {nodes} 个节点上各"
-                "占 {needed:.0f} GB。",
+                "each) takes {needed:.0f} GB on each of {nodes} node(s)."
             ).format(free=free / 1e9, billions=billions, each=bytes_each, needed=needed / 1e9, nodes=nodes),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(
-                Text("Write to a larger volume (--output_dir)", "写到更大的卷（--output_dir）"),
-                Text(
-                    "Or save_only_model: true, which leaves the optimizer out (such a run can't be resumed)",
-                    "或 save_only_model: true，不保存优化器（这样的训练无法恢复）",
-                ),
+                translated("Write to a larger volume (--output_dir)"),
+                translated("Or save_only_model: true, which leaves the optimizer out (such a run can't be resumed)"),
             ),
             spans=(arguments.get("output_dir").span() or run.launch.place.span(), environment.disk_free.span()),
-            confirm=Text("df -h of output_dir shows the same disk", "df -h output_dir 显示的是同一块磁盘"),
+            confirm=translated("df -h of output_dir shows the same disk"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -72,34 +67,23 @@ class CheckpointWriteDiskFull(Hazard):
         quota = log.find(_QUOTA) is not None
         yield self.log_finding(
             evidence,
-            Text(
-                "The checkpoint could not be written to its end: {what}. What is in the folder is incomplete.",
-                "checkpoint 没有写完：{what}。目录中的内容不完整。",
+            translated(
+                "The checkpoint could not be written to its end: {what}. What is in the folder is incomplete."
             ).format(
-                what=Text("the quota on the output volume is used up", "输出卷的配额已用尽")
+                what=translated("the quota on the output volume is used up")
                 if quota
-                else Text(
-                    "the output volume is full (or its quota, or the network storage failed)",
-                    "输出卷已满（或配额用尽、网络存储出错）",
-                )
+                else translated("the output volume is full (or its quota, or the network storage failed)")
             ),
             cure=(
-                Text(
-                    "Free the volume of output_dir, or write to another (df -h OUTPUT_DIR; quota -s)",
-                    "清理 output_dir 所在的卷或换一个卷（df -h 输出目录；quota -s）",
-                ),
-                Text(
+                translated("Free the volume of output_dir, or write to another (df -h OUTPUT_DIR; quota -s)"),
+                translated(
                     "Keep fewer and smaller checkpoints: save_total_limit: 1, save_only_model: true (no optimizer "
-                    "states)",
-                    "少存、存小：save_total_limit: 1，save_only_model: true（不含优化器状态）",
+                    "states)"
                 ),
-                Text("Delete the incomplete checkpoint before resuming", "恢复训练前删除不完整的 checkpoint"),
+                translated("Delete the incomplete checkpoint before resuming"),
             ),
             certainty=certainty,
-            confirm=Text(
-                "df -h (and df -i) of the output folder shows 100 %, or quota -s its limit",
-                "输出目录的 df -h（及 df -i）显示 100 %，或 quota -s 达到上限",
-            ),
+            confirm=translated("df -h (and df -i) of the output folder shows 100 %, or quota -s its limit"),
         )
 
 

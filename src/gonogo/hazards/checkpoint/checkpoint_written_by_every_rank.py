@@ -4,7 +4,7 @@ from gonogo.evidence.log.context import several_processes
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.rank_tests import mentions_rank
 from gonogo.hazards.facts.training_script import DDP, first_argument, mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, translated
 
 # Checkpoints that all ranks write together, and savers that look to the rank themselves.
 _OTHERWISE = (
@@ -33,26 +33,22 @@ class CheckpointWrittenByEveryRank(Hazard):
             several = len(error.ranks) > 1 or error.count > 1
             yield self.log_finding(
                 error,
-                Text(
+                translated(
                     "This rank removes or renames a folder of checkpoints that another one has removed or renamed "
-                    "already: every rank does it, or the first rank of every node on a shared disk.",
-                    "该 rank 删除或重命名 checkpoint 目录时，另一个 rank 已经做过：每个 rank 都在做，"
-                    "或共享磁盘上各节点的首个 rank 都在做。",
+                    "already: every rank does it, or the first rank of every node on a shared disk."
                 ),
                 cure=(
-                    Text(
+                    translated(
                         "Let rank 0 alone remove and rename (if rank == 0: ..., then a barrier); ignore_errors=True "
-                        "for rmtree",
-                        "只由 rank 0 删除和重命名（if rank == 0: …，随后加 barrier）；rmtree 使用 ignore_errors=True",
+                        "for rmtree"
                     ),
-                    Text(
+                    translated(
                         "Trainer on several nodes with a shared disk: save_on_each_node=False, and transformers 4.38 "
-                        "or newer",
-                        "Trainer 多节点使用共享磁盘时：save_on_each_node=False，transformers 4.38 或更新",
+                        "or newer"
                     ),
                 ),
                 certainty=Certainty.LIKELY if several or several_processes(log) else Certainty.POSSIBLE,
-                confirm=Text("With one process it does not fail", "单进程时不会失败"),
+                confirm=translated("With one process it does not fail"),
             )
             return
 
@@ -68,16 +64,10 @@ class CheckpointWrittenByEveryRank(Hazard):
             if path is None or mentions_rank(script, path) or not _reached_by_all(script, call.node, 0):
                 continue
             yield self.finding(
-                Text(
-                    "Every rank comes to this torch.save and writes the same path.",
-                    "每个 rank 都会执行这个 torch.save，写入同一路径。",
-                ),
+                translated("Every rank comes to this torch.save and writes the same path."),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=Text(
-                    "Write on one rank: if torch.distributed.get_rank() == 0: torch.save(...)",
-                    "只由一个 rank 写：if torch.distributed.get_rank() == 0: torch.save(...)",
-                ),
+                cure=translated("Write on one rank: if torch.distributed.get_rank() == 0: torch.save(...)"),
                 spans=call.place.span(),
             )
 

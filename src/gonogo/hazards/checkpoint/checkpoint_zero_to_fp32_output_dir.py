@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _NAME = r"[^\s'\"]*\.(?:bin|pt|pth|ckpt|safetensors)"
 _NO_PARENT = Pattern(rf"Parent directory ['\"`]?({_NAME})['\"`/]* does not exist")
@@ -24,23 +24,19 @@ class CheckpointZeroToFp32OutputDir(Hazard):
         folder = value.rpartition("/")[0] or "."
         place = words[1].place
         yield self.finding(
-            Text(
+            translated(
                 "zero_to_fp32.py takes a folder since DeepSpeed 0.15.3, and is given {value}: “Parent directory … does "
-                "not exist”, or a folder of that name.",
-                "自 DeepSpeed 0.15.3 起 zero_to_fp32.py 接受目录，而给出的是 {value}：会报 “Parent directory … does "
-                "not exist”，或生成同名目录。",
+                "not exist”, or a folder of that name."
             ).format(value=value),
             certainty=Certainty.CERTAIN if release else Certainty.LIKELY,
-            cure=Text(
-                "Name a folder: {program} {checkpoint} {folder}", "给出目录：{program} {checkpoint} {folder}"
-            ).format(program=program, checkpoint=words[0].value or "…", folder=folder),
+            cure=translated("Name a folder: {program} {checkpoint} {folder}").format(
+                program=program, checkpoint=words[0].value or "…", folder=folder
+            ),
             spans=(place.span(), run.environment.field("deepspeed").span()),
-            fixes=self.fix(Text("name a folder", "改为目录"), place.edit(folder), safe=False)
+            fixes=self.fix(translated("name a folder"), place.edit(folder), safe=False)
             if place.source.writable and place.text == value
             else None,
-            confirm=Text(
-                "The checkpoint was saved by DeepSpeed 0.15.3 or later", "checkpoint 由 DeepSpeed 0.15.3 或更新版本保存"
-            ),
+            confirm=translated("The checkpoint was saved by DeepSpeed 0.15.3 or later"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -66,21 +62,9 @@ class CheckpointZeroToFp32OutputDir(Hazard):
             ),
             certainty=certainty,
             cure=(
-                Text(
-                    "Give a folder: python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
-                    "给出目录：python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
-                ),
-                Text(
-                    "For one file: --max_shard_size 100GB, then take pytorch_model.bin out of OUTPUT_DIR",
-                    "若只要一个文件：--max_shard_size 100GB，再从 OUTPUT_DIR 中取出 pytorch_model.bin",
-                ),
-                Text(
-                    "Or use the zero_to_fp32.py of DeepSpeed 0.15.2, which writes a file",
-                    "或使用 DeepSpeed 0.15.2 的 zero_to_fp32.py，它写出单个文件",
-                ),
+                translated("Give a folder: python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR"),
+                translated("For one file: --max_shard_size 100GB, then take pytorch_model.bin out of OUTPUT_DIR"),
+                translated("Or use the zero_to_fp32.py of DeepSpeed 0.15.2, which writes a file"),
             ),
-            confirm=Text(
-                "pip show deepspeed prints 0.15.3 or later, and the failed command was zero_to_fp32.py",
-                "pip show deepspeed 显示 0.15.3 或更新，且失败的命令是 zero_to_fp32.py",
-            ),
+            confirm=translated("pip show deepspeed prints 0.15.3 or later, and the failed command was zero_to_fp32.py"),
         )

@@ -1,15 +1,11 @@
 from gonogo.hazards.checkpoint._lost_states import resumed
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 _CAUSES = {
-    "from-the-start": Text(
-        "Resumed, the run trains on the batch with which it began: what it had read before the save counts twice.",
-        "恢复后，运行从最初的批次开始训练：保存之前读过的数据被训练两次。",
+    "from-the-start": translated(
+        "Resumed, the run trains on the batch with which it began: what it had read before the save counts twice."
     ),
-    "seen-again": Text(
-        "Resumed, the run trains on a batch that it had trained on before the save.",
-        "恢复后，运行训练的是保存之前已训练过的批次。",
-    ),
+    "seen-again": translated("Resumed, the run trains on a batch that it had trained on before the save."),
 }
 
 

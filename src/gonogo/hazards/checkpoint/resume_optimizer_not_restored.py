@@ -1,5 +1,5 @@
 from gonogo.hazards.checkpoint._lost_states import listed, ranks_of, resumed
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
 
 _LOST = ("not-written", "not-read", "partly", "other-state", "other-dtype")
 
@@ -14,10 +14,9 @@ class ResumeOptimizerNotRestored(Hazard):
         lost = [row for row in states if row.status in _LOST]
         if lost:
             yield self.finding(
-                Text(
-                    "Of {all} tensors of the optimizer's state, these are lost by the resume: {rows}.",
-                    "优化器的 {all} 个状态张量中，以下在恢复时丢失：{rows}。",
-                ).format(all=len(states), rows=listed(lost)),
+                translated("Of {all} tensors of the optimizer's state, these are lost by the resume: {rows}.").format(
+                    all=len(states), rows=listed(lost)
+                ),
                 certainty=Certainty.CERTAIN,
                 ranks=ranks_of(lost),
             )
@@ -25,10 +24,9 @@ class ResumeOptimizerNotRestored(Hazard):
         for counter in life.counters:
             if counter.kind == "optimizer" and counter.status in ("restarted", "differs"):
                 yield self.finding(
-                    Text(
+                    translated(
                         "{name} had made {saved:.0f} steps when it was saved; resumed, it counts from {now:.0f}: its "
-                        "bias correction is that of another step.",
-                        "{name} 保存时已走 {saved:.0f} 步；恢复后从 {now:.0f} 开始计数：偏差修正对应的是另一步。",
+                        "bias correction is that of another step."
                     ).format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
                     certainty=Certainty.CERTAIN,
                     ranks=tuple(rank.rank for rank in record.ranks),

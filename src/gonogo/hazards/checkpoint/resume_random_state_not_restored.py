@@ -1,5 +1,5 @@
 from gonogo.hazards.checkpoint._lost_states import resumed
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 
 class ResumeRandomStateNotRestored(Hazard):
@@ -11,9 +11,9 @@ class ResumeRandomStateNotRestored(Hazard):
             return
         saved = any(row.status == "not-read" for row in of_torch)
         yield self.finding(
-            Text("Random states were saved, and are not set by the resume.", "随机状态已保存，但恢复时没有设置。")
+            translated("Random states were saved, and are not set by the resume.")
             if saved
-            else Text("No random state was saved.", "没有保存随机状态。"),
+            else translated("No random state was saved."),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
             ranks=tuple(rank.rank for rank in record.ranks),

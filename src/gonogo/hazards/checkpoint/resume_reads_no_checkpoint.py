@@ -1,6 +1,6 @@
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.hazards.checkpoint._lost_states import may_have_read
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
 
 
 class ResumeReadsNoCheckpoint(Hazard):
@@ -10,11 +10,9 @@ class ResumeReadsNoCheckpoint(Hazard):
         if life is None or record.resumes_as_given or not life.trains_on or may_have_read(life):
             return
         yield self.finding(
-            Text(
+            translated(
                 "The run was saved after step {step}; started again with the arguments to resume, it reads none of the "
-                "{count} files and trains from the beginning.",
-                "运行在第 {step} 步之后保存；带着恢复参数再次启动时，它没有读取这 {count} 个文件中的任何一个，"
-                "而是从头训练。",
+                "{count} files and trains from the beginning."
             ).format(step=life.steps_before_save, count=len(life.files)),
             certainty=Certainty.CERTAIN,
             ranks=tuple(rank.rank for rank in record.ranks),

@@ -1,5 +1,5 @@
 from gonogo.hazards.checkpoint._lost_states import resumed
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
 
 
 class ResumeScheduleRestarted(Hazard):
@@ -9,9 +9,8 @@ class ResumeScheduleRestarted(Hazard):
         for counter in life.counters if life is not None else ():
             if counter.kind == "scheduler" and counter.status in ("restarted", "differs"):
                 yield self.finding(
-                    Text(
-                        "{name} stood at {saved:.0f} when it was saved; resumed, it stands at {now:.0f}.",
-                        "{name} 保存时位于第 {saved:.0f} 步；恢复后位于第 {now:.0f} 步。",
+                    translated(
+                        "{name} stood at {saved:.0f} when it was saved; resumed, it stands at {now:.0f}."
                     ).format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
                     certainty=Certainty.CERTAIN,
                     ranks=tuple(rank.rank for rank in record.ranks),

@@ -1,5 +1,5 @@
 from gonogo.hazards.checkpoint._lost_states import listed, ranks_of, resumed
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, translated
 
 _LOST = ("not-written", "not-read", "partly", "other-state")
 
@@ -16,10 +16,9 @@ class ResumeWeightsNotRestored(Hazard):
         for rows, certainty in ((lost, Certainty.CERTAIN), (drawn, Certainty.LIKELY)):
             if rows:
                 yield self.finding(
-                    Text(
-                        "Of {all} weights of the model, these are lost by the resume: {rows}.",
-                        "模型的 {all} 个权重中，以下在恢复时丢失：{rows}。",
-                    ).format(all=len(weights), rows=listed(rows)),
+                    translated("Of {all} weights of the model, these are lost by the resume: {rows}.").format(
+                        all=len(weights), rows=listed(rows)
+                    ),
                     certainty=certainty,
                     ranks=ranks_of(rows),
                 )

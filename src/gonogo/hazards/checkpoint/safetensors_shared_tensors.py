@@ -9,21 +9,15 @@ from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.rehearsal.failures import few
 from gonogo.hazards.facts.training_script import first_argument, is_trainer, makers, trained
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text, translated
 
 _WORDS = ("Some tensors share memory", "trying to be saved contained shared tensors")
 _REFUSES = (("safetensors/torch.py", "raise RuntimeError("), ("modeling_utils.py", "save_pretrained"))
 _NAMES = compiled_when_used(r"'([^']{1,200})'")
 
 _SAVE_MODEL = (
-    Text(
-        "safetensors.torch.save_model(model, path) writes a shared tensor once; load it with load_model",
-        "safetensors.torch.save_model(model, path) 只写一次共享的张量；用 load_model 读取",
-    ),
-    Text(
-        "Or model.save_pretrained(folder) of a transformers model",
-        "transformers 模型也可用 model.save_pretrained(folder)",
-    ),
+    translated("safetensors.torch.save_model(model, path) writes a shared tensor once; load it with load_model"),
+    translated("Or model.save_pretrained(folder) of a transformers model"),
 )
 
 
@@ -55,24 +49,20 @@ class SafetensorsSharedTensors(Hazard):
             imported = _find_import(script, call)
             edits.append(script.replacing(imported, "save_model") if imported is not None else None)
             yield self.finding(
-                Text(
+                translated(
                     "{name} ties two weights ({why}), so that its state dict has two names for one memory: save_file "
-                    "refuses it.",
-                    "{name} 绑定了两个权重（{why}），其 state dict 中同一块内存有两个名字：save_file 会拒绝。",
+                    "refuses it."
                 ).format(
                     name=name,
-                    why=Text("tie_word_embeddings in its config.json", "config.json 中的 tie_word_embeddings")
-                    if by_config
-                    else Text("see below", "见下"),
+                    why=translated("tie_word_embeddings in its config.json") if by_config else translated("see below"),
                 ),
                 cure=_SAVE_MODEL,
                 spans=(
                     call.place.span(),
-                    script.place(tied).span(Text("tied here", "在此处绑定")) if own and tied is not None else None,
+                    script.place(tied).span(translated("tied here")) if own and tied is not None else None,
                 ),
                 fixes=self.fix(
-                    Text("Save with save_model, which knows ties", "用能处理绑定权重的 save_model 保存"),
-                    *(edit for edit in edits if edit is not None),
+                    translated("Save with save_model, which knows ties"), *(edit for edit in edits if edit is not None)
                 )
                 if all(edit is not None for edit in edits)
                 else None,
@@ -100,28 +90,18 @@ class SafetensorsSharedTensors(Hazard):
                 if any(name in owner.methods for name in ("state_dict", "save_pretrained")):
                     continue
                 yield self.finding(
-                    Text(
+                    translated(
                         "{owner} ties two weights and is no PreTrainedModel: the Trainer writes its state dict as "
-                        "safetensors, which refuse two names for one memory, at the first checkpoint.",
-                        "{owner} 绑定了两个权重且不是 PreTrainedModel：Trainer 会把其 state dict 写成 safetensors，而后"
-                        "者不接受同一块内存有两个名字，第一次保存 checkpoint 就会失败。",
+                        "safetensors, which refuse two names for one memory, at the first checkpoint."
                     ).format(owner=owner.name),
                     certainty=Certainty.LIKELY,
                     cure=(
-                        Text(
-                            "transformers 4: save_safetensors=False in TrainingArguments",
-                            "transformers 4：在 TrainingArguments 中设 save_safetensors=False",
-                        ),
-                        Text(
-                            "Or derive from PreTrainedModel, and name the tie in _tied_weights_keys",
-                            "或继承 PreTrainedModel，并在 _tied_weights_keys 中列出绑定的权重",
-                        ),
+                        translated("transformers 4: save_safetensors=False in TrainingArguments"),
+                        translated("Or derive from PreTrainedModel, and name the tie in _tied_weights_keys"),
                     ),
                     spans=(
                         script.place(tie).span(),
-                        trainer.script.place(trainer.node.func).span(
-                            Text("saved by this Trainer", "由此 Trainer 保存")
-                        ),
+                        trainer.script.place(trainer.node.func).span(translated("saved by this Trainer")),
                     ),
                 )
 
@@ -137,33 +117,27 @@ class SafetensorsSharedTensors(Hazard):
         if evidence is None or outside_training(log):
             return
         cures = [
-            Text(
+            translated(
                 "Save in the old format: save_safetensors=False (Trainer) or safe_serialization=False "
-                "(save_pretrained, Accelerate)",
-                "用旧格式保存：save_safetensors=False（Trainer）或 safe_serialization=False（save_pretrained、"
-                "Accelerate）",
+                "(save_pretrained, Accelerate)"
             ),
-            Text(
-                "Or safetensors.torch.save_model(model, path) instead of save_file, or untie one of them (clone())",
-                "或用 safetensors.torch.save_model(model, path) 代替 save_file，或对其中一个 clone()",
+            translated(
+                "Or safetensors.torch.save_model(model, path) instead of save_file, or untie one of them (clone())"
             ),
         ]
         if len(names) > 8:
             cures.insert(
                 0,
-                Text(
+                translated(
                     "So many names are ZeRO-3's or FSDP's empty placeholders: save through the engine "
-                    "(stage3_gather_16bit_weights_on_model_save, save_16bit_model) or Trainer.save_model",
-                    "名字如此之多，多半是 ZeRO-3 或 FSDP 的空占位张量：请通过引擎保存（"
-                    "stage3_gather_16bit_weights_on_model_save、save_16bit_model）或 Trainer.save_model",
+                    "(stage3_gather_16bit_weights_on_model_save, save_16bit_model) or Trainer.save_model"
                 ),
             )
         yield self.log_finding(
             evidence,
-            Text(
-                "{names} share memory, and safetensors writes no memory under two names.",
-                "{names}共享内存，而 safetensors 不会把同一块内存写成两个名字。",
-            ).format(names=Text(few(names, 4), f"{few(names, 4)} ") if names else Text("Some tensors", "有些张量")),
+            translated("{names} share memory, and safetensors writes no memory under two names.").format(
+                names=Text(few(names, 4), f"{few(names, 4)} ") if names else translated("Some tensors")
+            ),
             certainty=certainty,
             cure=tuple(cures),
             parameter=names[0] if names else None,

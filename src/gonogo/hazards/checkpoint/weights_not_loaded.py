@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import innermost, places
 from gonogo.evidence.rehearsal.record import LoadedWeights
 from gonogo.hazards.facts.drawn_weights import abbreviated_names, lists_of_drawn, lost_in_conversion, named_instead
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Severity, Text, translated
 
 _MAX_NEW_SHARE = 0.5
 """A share of a model's parameters that no new head, projector or cross-attention comes near."""
@@ -17,15 +17,12 @@ _NEW_BY_DESIGN = Pattern(
 )
 
 _CURE = (
-    Text(
-        "Load the class that config.json names under architectures, or the checkpoint that belongs to this class",
-        "加载 config.json 中 architectures 所写的类，或属于该类的 checkpoint",
+    translated(
+        "Load the class that config.json names under architectures, or the checkpoint that belongs to this class"
     ),
-    Text(
+    translated(
         "Compare the names: list(safetensors.safe_open(FILE, 'pt').keys()) with model.state_dict().keys(); a prefix "
-        "left by a wrapper (module., _orig_mod., base_model.model.) has to be taken off",
-        "比对名称：list(safetensors.safe_open(FILE, 'pt').keys()) 与 model.state_dict().keys()；包装层留下的前缀（"
-        "module.、_orig_mod.、base_model.model.）需要去掉",
+        "left by a wrapper (module., _orig_mod., base_model.model.) has to be taken off"
     ),
 )
 
@@ -57,38 +54,29 @@ class WeightsNotLoaded(Hazard):
             whole = any(_EMBEDDING.search(name) or _EXPERTS.search(name) for name in names)
             yield self.log_finding(
                 found,
-                Text(
+                translated(
                     "from_pretrained found no values for weights of the layers themselves ({names}{instead}), and drew "
-                    "them at random: what is trained is not the model that was meant.",
-                    "from_pretrained 没有找到各层自身权重的值（{names}{instead}），并随机初始化：所训练的不是预期的模型"
-                    "。",
+                    "them at random: what is trained is not the model that was meant."
                 ).format(names=abbreviated_names(body), instead=_longer_name_clause(named_instead(log, names))),
                 cure=_CURE,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
                 severity=Severity.WARNING,
-                confirm=Text(
-                    "The first loss is near ln(vocabulary size), or 0 with a gradient norm of nan",
-                    "第一个 loss 约为 ln(词表大小)，或为 0 且梯度范数为 nan",
-                ),
+                confirm=translated("The first loss is near ln(vocabulary size), or 0 with a gradient norm of nan"),
             )
             return
 
 
 def _cause(drawn: LoadedWeights) -> Text:
     if drawn.held:
-        return Text(
+        return translated(
             "{model} got no values for {count} weights that {source} holds under the very same names ({names}): "
-            "{percent} of its parameters are randomly initialized, and nothing is raised.",
-            "{source} 中以完全相同的名称存有 {count} 个权重，{model} 却没有得到它们的值（{names}）：{percent} 的参数是"
-            "随机初始化的，且没有报错。",
-        ).format(
+            "{percent} of its parameters are randomly initialized, and nothing is raised.").format(
             model=drawn.model, count=len(drawn.held), source=drawn.source, names=abbreviated_names(drawn.held),
             percent=f"{drawn.share:.0%}",
         )  # fmt: skip
-    return Text(
+    return translated(
         "{percent} of the parameters of {model} are randomly initialized: {source} has no weights of their names "
-        "({names}{instead}), and nothing is raised.",
-        "{model} 的参数中有 {percent} 是随机初始化的：{source} 中没有这些名称的权重（{names}{instead}），且没有报错。",
+        "({names}{instead}), and nothing is raised."
     ).format(
         percent=f"{drawn.share:.0%}",
         model=drawn.model,
@@ -102,4 +90,4 @@ def _longer_name_clause(name: str | None) -> Text:
     """A clause that names the longer name, or nothing."""
     if name is None:
         return Text("", "")
-    return Text("; the checkpoint has {name}", "；checkpoint 中是 {name}").format(name=name)
+    return translated("; the checkpoint has {name}").format(name=name)

@@ -10,20 +10,16 @@ from gonogo.evidence.dumps.flight_recorder import RecordedCall
 from gonogo.evidence.guarded.whereabouts import own_frame, whereabouts
 from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
-from gonogo.hazards.rule import Span, Text
+from gonogo.hazards.rule import Span, Text, translated
 
-LOOK_AT_LOGS = Text(
-    "The logs of the ranks that did not come: one that died earlier makes the others wait as well",
-    "未到达的 rank 的日志：若它先行退出，其他 rank 同样会一直等待",
+LOOK_AT_LOGS = translated(
+    "The logs of the ranks that did not come: one that died earlier makes the others wait as well"
 )
 
 
 def describe_mismatch(parted: CollectiveMismatch) -> Text:
     """Which ranks wait in which call, and what the others did."""
-    waiting = Text(
-        "{ranks} {called} {call} as call {number} of group {group}{at};",
-        "{ranks} 在进程组 {group} 的第 {number} 次调用中执行 {call}{at}；",
-    ).format(
+    waiting = translated("{ranks} {called} {call} as call {number} of group {group}{at};").format(
         ranks=capital(ranks_text(parted.waiting)),
         called="made" if parted.kind != "missing" else "waits in" if len(parted.waiting) == 1 else "wait in",
         call=_call(parted.call),
@@ -33,14 +29,11 @@ def describe_mismatch(parted: CollectiveMismatch) -> Text:
     )
     others = ranks_text(parted.others)
     if parted.kind != "missing" and parted.others_call is not None:
-        rest = Text("{others} made {call} instead{at}.", "{others} 执行的却是 {call}{at}。").format(
+        rest = translated("{others} made {call} instead{at}.").format(
             others=others, call=_call(parted.others_call), at=at(parted.others_call.frames)
         )
     elif parted.others_call is not None:
-        rest = Text(
-            "{others} {have} not reached it: the last call there was {number}, {call}{at}.",
-            "{others} 没有到达：最后一次调用是第 {number} 次，{call}{at}。",
-        ).format(
+        rest = translated("{others} {have} not reached it: the last call there was {number}, {call}{at}.").format(
             others=others,
             have="has" if len(parted.others) == 1 else "have",
             number=parted.others_call.sequence,
@@ -48,13 +41,11 @@ def describe_mismatch(parted: CollectiveMismatch) -> Text:
             at=at(parted.others_call.frames),
         )
     elif not parted.dumped:
-        rest = Text("of {others} there is no dump.", "{others} 没有留下转储。").format(others=others)
+        rest = translated("of {others} there is no dump.").format(others=others)
     else:
-        rest = Text("the dump of {others} has no call of this group.", "{others} 的转储中没有该组的任何调用。").format(
-            others=others
-        )
-    report = Text("{waiting} {rest}", "{waiting}{rest}").format(waiting=waiting, rest=rest)
-    return Text("{report}{blocked}", "{report}{blocked}").format(report=report, blocked=_blocked_in(parted))
+        rest = translated("the dump of {others} has no call of this group.").format(others=others)
+    report = translated("{waiting} {rest}").format(waiting=waiting, rest=rest)
+    return translated("{report}{blocked}").format(report=report, blocked=_blocked_in(parted))
 
 
 def _blocked_in(parted: CollectiveMismatch) -> Text:
@@ -62,10 +53,7 @@ def _blocked_in(parted: CollectiveMismatch) -> Text:
     call = parted.blocked_in
     if call is None or call.group == parted.call.group:
         return Text("", "")
-    return Text(
-        " {rank} waits in {call} instead, call {number} of group {group}{at}.",
-        "{rank} 此时正在等待进程组 {group} 的第 {number} 次调用 {call}{at}。",
-    ).format(
+    return translated(" {rank} waits in {call} instead, call {number} of group {group}{at}.").format(
         rank=capital(ranks_text(parted.others[:1])),
         call=_call(call),
         number=call.sequence,
@@ -80,7 +68,7 @@ def at(frames: Sequence[Frame]) -> Text:
     if frame is None:
         return Text("", "")
     known = whereabouts(frames)
-    return Text(" at {place} in {function}{doing}", "（{place}，函数 {function}{doing}）").format(
+    return translated(" at {place} in {function}{doing}").format(
         place=f"{os.path.basename(frame.path)}:{frame.line}",
         function=frame.function,
         doing=Text(f": {known.doing.en}", f"：{known.doing.zh}") if known is not None else "",
@@ -89,9 +77,7 @@ def at(frames: Sequence[Frame]) -> Text:
 
 def span(parted: CollectiveMismatch) -> Span:
     """The dump of a rank that waits."""
-    call = Text("{call}, call {number}", "{call}，第 {number} 次调用").format(
-        call=_call(parted.call), number=parted.call.sequence
-    )
+    call = translated("{call}, call {number}").format(call=_call(parted.call), number=parted.call.sequence)
     return Span(parted.path, 1, label=call)
 
 

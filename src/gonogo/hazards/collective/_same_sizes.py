@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.hazards.facts.all_ranks import script_at
 from gonogo.hazards.facts.zero_files import is_engine
-from gonogo.hazards.rule import Fix, Hazard, Run, Text
+from gonogo.hazards.rule import Fix, Hazard, Run, translated
 
-_ONE_TYPE = Text("Make the tensor {dtype} on every rank", "让该张量在每个 rank 上都是 {dtype}")
-_ALL_GRADIENTS = Text(
-    "Add all parameters times zero to the loss, so that each has a gradient on every rank",
-    "在损失中加上所有参数乘以零，使每个参数在每个 rank 上都有梯度",
-)
+_ONE_TYPE = translated("Make the tensor {dtype} on every rank")
+_ALL_GRADIENTS = translated("Add all parameters times zero to the loss, so that each has a gradient on every rank")
 
 
 def one_type(divergence: RankDivergence, run: Run) -> Iterator[Fix]:

@@ -3,7 +3,7 @@ from packaging.version import Version
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Environment, Findings, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
 
 
 class AccelerateRtx4000NeedsP2pOff(LoggedHazard):
@@ -20,11 +20,9 @@ class AccelerateRtx4000NeedsP2pOff(LoggedHazard):
         if all(not launch.variable(name).absent or environment.variable(name).known for name in names):
             return
         yield self.finding(
-            Text(
+            translated(
                 "{count} {card} with driver {driver}: accelerate refuses to start unless NCCL_P2P_DISABLE and "
-                "NCCL_IB_DISABLE are set.",
-                "{count} 张 {card}，驱动 {driver}：未设置 NCCL_P2P_DISABLE 与 NCCL_IB_DISABLE 时 accelerate 会拒"
-                "绝启动。",
+                "NCCL_IB_DISABLE are set."
             ).format(count=len(cards), card=cards[0], driver=environment.driver.string),
             certainty=Certainty.LIKELY,
             cure=self.cures[:2],

@@ -3,7 +3,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gonogo.evidence.script.identifiers import last_name, picks_values, says, words
-from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Severity, translated
 
 Loop = ast.For | ast.AsyncFor | ast.While
 Leaving = ast.Break | ast.Return | ast.Continue
@@ -59,23 +59,17 @@ class CollectiveBranchOnOwnLoss(Hazard):
 
     def _finding(self, script: Script, call: Call, test: ast.expr, leaving: Leaving) -> Finding:
         return self.finding(
-            Text(
+            translated(
                 "{test} is asked of each rank's own loss: a rank for which it holds leaves by {leaving}, and the "
-                "others wait for it in the backward.",
-                "{test} 针对每个 rank 自己的 loss：满足条件的 rank 执行 {leaving}，其他 rank 在反向传播中等待它。",
+                "others wait for it in the backward."
             ).format(test=script.place(test).text, leaving=type(leaving).__name__.lower()),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
-            cure=Text(
+            cure=translated(
                 "Let all ranks agree before the branch: all_reduce the condition (ReduceOp.MAX), or Accelerate's "
-                "set_trigger() and check_trigger()",
-                "分支前让所有 rank 达成一致：对该条件做 all_reduce（ReduceOp.MAX），或用 Accelerate 的 set_trigger() 与"
-                " check_trigger()",
+                "set_trigger() and check_trigger()"
             ),
-            spans=(
-                script.place(test).span(),
-                call.place.span(Text("all ranks have to come here", "所有 rank 都必须执行到这里")),
-            ),
+            spans=(script.place(test).span(), call.place.span(translated("all ranks have to come here"))),
         )
 
 

@@ -5,7 +5,18 @@ from collections.abc import Iterator
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.all_ranks import equally_often, outside_of_rank_test
 from gonogo.hazards.facts.rank_tests import of_other_ranks, on_one_rank
-from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import (
+    Call,
+    Certainty,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    RehearsalRecord,
+    Run,
+    Script,
+    translated,
+)
 
 # How many positional arguments come before the group.
 _WITHOUT_GROUP = {"barrier": 0, "reduce": 3, "gather": 3, "reduce_scatter": 3, "all_to_all_single": 4}
@@ -27,13 +38,10 @@ _COLLECTIVES = (
 )
 
 
-_REHEARSED = Text(
-    "A collective returns when all ranks of its group have called it.", "集合通信要等组内所有 rank 都调用后才返回。"
-)
-_TOGETHER = Text(
+_REHEARSED = translated("A collective returns when all ranks of its group have called it.")
+_TOGETHER = translated(
     "Let the ranks decide together whether to leave the loop: broadcast the decision of rank 0, or all_reduce it "
-    "(ReduceOp.MAX)",
-    "让各 rank 一起决定是否离开循环：广播 rank 0 的决定，或对它做 all_reduce（ReduceOp.MAX）",
+    "(ReduceOp.MAX)"
 )
 
 
@@ -52,10 +60,7 @@ class CollectiveInBranchOfOneRank(Hazard):
             yield self.divergence_finding(
                 divergence,
                 side,
-                cure=Text(
-                    "Move the call out of the branch, so that every rank reaches it",
-                    "把该调用移到分支之后，让每个 rank 都执行",
-                ),
+                cure=translated("Move the call out of the branch, so that every rank reaches it"),
                 because=_REHEARSED,
             )
 
@@ -73,21 +78,18 @@ class CollectiveInBranchOfOneRank(Hazard):
         for call, guard, other in found:
             sure = run.distributed and call.method in _WAITS
             yield self.finding(
-                Text(
+                translated(
                     "Only the rank for which {test} holds comes to {call}(); it waits for all the others, which never "
-                    "do.",
-                    "只有满足 {test} 的 rank 会执行 {call}()；它要等待其他所有 rank，而它们不会到达。",
+                    "do."
                 ).format(test=script.place(guard).text, call=call.method),
                 certainty=Certainty.POSSIBLE if other else Certainty.CERTAIN if sure else Certainty.LIKELY,
-                cure=Text(
+                cure=translated(
                     "Take {call}() out of the branch, so that every rank reaches it; the branch keeps what one rank "
-                    "does alone",
-                    "把 {call}() 移出该分支，让每个 rank 都执行；分支里只保留单个 rank 要做的事",
+                    "does alone"
                 ).format(call=call.method),
-                spans=(call.place.span(), script.place(guard).span(Text("lets one rank through", "只放行一个 rank"))),
-                confirm=Text(
-                    "The {call}() that other ranks call (line {line}) is not the one that meets this one",
-                    "其他 rank 调用的 {call}()（第 {line} 行）与这里的不是同一次",
+                spans=(call.place.span(), script.place(guard).span(translated("lets one rank through"))),
+                confirm=translated(
+                    "The {call}() that other ranks call (line {line}) is not the one that meets this one"
                 ).format(call=other.method, line=other.line)
                 if other
                 else (),

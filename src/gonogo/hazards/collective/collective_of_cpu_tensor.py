@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 _COLLECTIVES = tuple(
     f"torch.distributed.{name}"
@@ -29,9 +29,8 @@ class CollectiveOfCpuTensor(LoggedHazard):
             if b"set_default_device" in script.source.data:
                 continue
             yield self.finding(
-                Text(
-                    "{tensor} is on the CPU, and the process group was created with NCCL, which has no backend for it.",
-                    "{tensor} 在 CPU 上，而进程组以 NCCL 创建，没有相应的后端。",
+                translated(
+                    "{tensor} is on the CPU, and the process group was created with NCCL, which has no backend for it."
                 ).format(tensor=script.place(made).text),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[:2],

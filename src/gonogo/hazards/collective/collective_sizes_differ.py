@@ -6,18 +6,14 @@ from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.collective._same_sizes import all_gradients, one_type
 from gonogo.hazards.facts.all_ranks import in_same_order
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 _CURE = (
-    Text(
+    translated(
         "Give it the same shape and dtype on every rank: pad to the longest (all_reduce the length with MAX first), or "
-        "reduce sums and counts instead of lists",
-        "让每个 rank 的形状和 dtype 相同：先用 MAX 对长度做 all_reduce，再填充到最长；或只归约总和与个数",
+        "reduce sums and counts instead of lists"
     ),
-    Text(
-        "Objects of any size: dist.all_gather_object; Accelerate: pad_across_processes, gather_for_metrics",
-        "任意大小的对象：dist.all_gather_object；Accelerate：pad_across_processes、gather_for_metrics",
-    ),
+    translated("Objects of any size: dist.all_gather_object; Accelerate: pad_across_processes, gather_for_metrics"),
 )
 
 

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.training_script import DDP, mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 # What makes a process group, by itself or within.
 _MAKES = (
@@ -30,14 +30,8 @@ class DdpWithoutProcessGroup(Hazard):
             if script.guarded_by(call.node):
                 continue
             yield self.finding(
-                Text(
-                    "The model is wrapped in DDP, and none of the run's files calls init_process_group.",
-                    "模型用 DDP 包装，而本次运行的所有文件都没有调用 init_process_group。",
-                ),
+                translated("The model is wrapped in DDP, and none of the run's files calls init_process_group."),
                 certainty=Certainty.LIKELY,
-                cure=Text(
-                    'Before it: torch.distributed.init_process_group("nccl")',
-                    '在此之前调用 torch.distributed.init_process_group("nccl")',
-                ),
+                cure=translated('Before it: torch.distributed.init_process_group("nccl")'),
                 spans=call.place.span(),
             )

@@ -1,5 +1,5 @@
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 # Collectives that leave each rank's gradients as they are: weights made equal, waiting, objects told.
 _APART = ("broadcast", "barrier", "allgather", "_allgather", "gather", "scatter", "monitored_barrier")
@@ -16,31 +16,24 @@ class GradientsNeverExchanged(Hazard):
         wrapped = all(_weights_made_equal(rank) for rank in apart)
         first = apart[0]
         yield self.finding(
-            Text(
+            translated(
                 "{steps} optimizer steps in a process group of {world} ranks, and no collective that exchanges "
-                "gradients{equal}.",
-                "在 {world} 个 rank 的进程组中进行了 {steps} 次优化器更新，没有任何交换梯度的集合通信{equal}。",
+                "gradients{equal}."
             ).format(
                 steps=first.steps,
                 world=first.formed_world,
-                equal=Text(
-                    ", though the weights were made equal at the start, as DistributedDataParallel does",
-                    "，尽管开始时像 DistributedDataParallel 那样统一了权重",
-                )
+                equal=translated(", though the weights were made equal at the start, as DistributedDataParallel does")
                 if wrapped
                 else "",
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if wrapped else Severity.WARNING,
-            cure=Text(
+            cure=translated(
                 "Call the wrapper: ddp(x), not ddp.module(x), nor the model by its name before it was wrapped; other "
-                "methods go into forward. Without a wrapper: DistributedDataParallel(model), or accelerator.prepare",
-                "调用包装器：ddp(x)，而不是 ddp.module(x) 或包装之前的模型；其他方法放入 forward。没有包装时：使用 "
-                "DistributedDataParallel(model) 或 accelerator.prepare",
+                "methods go into forward. Without a wrapper: DistributedDataParallel(model), or accelerator.prepare"
             ),
-            confirm=Text(
-                "After some steps a weight differs between the ranks: print(next(model.parameters()).sum()) on each",
-                "若干步之后各 rank 的权重不同：在每个 rank 上 print(next(model.parameters()).sum())",
+            confirm=translated(
+                "After some steps a weight differs between the ranks: print(next(model.parameters()).sum()) on each"
             ),
             ranks=tuple(rank.rank for rank in apart),
         )

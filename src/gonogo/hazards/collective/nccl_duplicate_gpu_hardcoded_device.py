@@ -6,16 +6,14 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.duplicate_gpu import PINS_A_DEVICE, DuplicateGpu, duplicate_gpu
 from gonogo.hazards.facts.training_script import DDP, first_argument, mentions, several_a_node
-from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Script, translated
 
 _CURES = (
-    Text(
+    translated(
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call; replace 'cuda:0', .cuda(0) and "
-        "device='cuda' by that device",
-        "第一个 CUDA 调用改为 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))；把 'cuda:0'、.cuda(0)、"
-        "device='cuda' 换成该设备",
+        "device='cuda' by that device"
     ),
-    Text("Do not set CUDA_VISIBLE_DEVICES inside the script", "不要在脚本内设置 CUDA_VISIBLE_DEVICES"),
+    translated("Do not set CUDA_VISIBLE_DEVICES inside the script"),
 )
 
 _LOCAL_RANK = 'int(os.environ["LOCAL_RANK"])'
@@ -38,35 +36,23 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         if not spans:
             return
         yield self.finding(
-            Text(
-                "All {size} processes of a node put the model on {device}: NCCL refuses ranks that share a GPU.",
-                "每个节点的 {size} 个进程都把模型放到 {device}：NCCL 拒绝多个 rank 共用一张 GPU。",
+            translated(
+                "All {size} processes of a node put the model on {device}: NCCL refuses ranks that share a GPU."
             ).format(
                 size=size,
                 device=f"GPU {pinned[0][1]}"
                 if pinned
-                else Text(
-                    "GPU 0, since nothing calls torch.cuda.set_device", "GPU 0，因为没有调用 torch.cuda.set_device"
-                ),
+                else translated("GPU 0, since nothing calls torch.cuda.set_device"),
             ),
             certainty=Certainty.CERTAIN if backend == "nccl" else Certainty.LIKELY,
             cure=(
-                Text(
-                    "Use the local rank's GPU instead: int(os.environ['LOCAL_RANK'])",
-                    "改用 local rank 对应的 GPU：int(os.environ['LOCAL_RANK'])",
-                )
+                translated("Use the local rank's GPU instead: int(os.environ['LOCAL_RANK'])")
                 if pinned
-                else Text(
-                    "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything goes to a GPU",
-                    "在任何内容移到 GPU 之前调用 torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+                else translated(
+                    "Call torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything goes to a GPU"
                 )
             ),
-            spans=(
-                *spans,
-                run.launch.place.span(
-                    Text("starts {size} processes per node", "每个节点启动 {size} 个进程").format(size=size)
-                ),
-            ),
+            spans=(*spans, run.launch.place.span(translated("starts {size} processes per node").format(size=size))),
             fixes=_fix_of(self, script, pinned),
         )
 
@@ -77,17 +63,14 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
             return
         yield self.log_finding(
             duplicate.evidence,
-            Text(
+            translated(
                 "Ranks {ranks} are on one GPU ({device}). With as many GPUs as processes that means that the code "
-                "names a device, or sets none, instead of using LOCAL_RANK's.",
-                "rank {ranks} 在同一张 GPU（{device}）上。若 GPU 数不少于进程数，说明代码写死了设备或没有设置，而没有使"
-                "用 LOCAL_RANK 对应的设备。",
+                "names a device, or sets none, instead of using LOCAL_RANK's."
             ).format(ranks=duplicate.names, device=duplicate.device or "?"),
             cure=_CURES,
             certainty=_certainty(log, duplicate),
-            confirm=Text(
-                "nvidia-smi -L lists at least as many GPUs as the launch starts processes on this machine",
-                "nvidia-smi -L 列出的 GPU 数不少于本机启动的进程数",
+            confirm=translated(
+                "nvidia-smi -L lists at least as many GPUs as the launch starts processes on this machine"
             ),
         )
 
@@ -113,7 +96,7 @@ def _fix_of(hazard: Hazard, script: Script, pinned: list[tuple[ast.AST, int]]) -
     edits = _replacing_pins(script, pinned) if pinned else _setting_device(script)
     if not edits:
         return ()
-    return (hazard.fix(Text("Use the GPU of the local rank", "使用 local rank 对应的 GPU"), *edits),)
+    return (hazard.fix(translated("Use the GPU of the local rank"), *edits),)
 
 
 def _pinned_devices(script: Script) -> list[tuple[ast.AST, int]]:

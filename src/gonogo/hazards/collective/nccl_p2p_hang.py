@@ -2,7 +2,7 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.progress import step_line
 from gonogo.evidence.log.stall import FEW, STALL_WORDS, Stall, in_log_or_setup, stall_of
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, translated
 
 _CONSUMER = Pattern(r"(?i)(?:rtx[ _-]?)?40[6-9]0(?:[ _-]?ti|[ _-]?super|[ _-]?d)?\b")
 _CONSUMER_IN_LOG = (
@@ -12,15 +12,12 @@ _CONSUMER_IN_LOG = (
 _PEER_TO_PEER = r"NCCL_P2P_DISABLE|NCCL_P2P_LEVEL|via P2P/(?:IPC|CUMEM|direct)|\bp2p\b|P2P"
 _INIT_COMPLETE = Pattern(r"NCCL INFO .*(?:Init COMPLETE|Connected all (?:rings|trees))")
 _CURE = (
-    Text(
+    translated(
         "export NCCL_P2P_DISABLE=1 (and NCCL_IB_DISABLE=1 on a single machine) before the launch; accelerate launch "
-        "sets both on RTX 4000 cards",
-        "启动前 export NCCL_P2P_DISABLE=1（单机可同时设 NCCL_IB_DISABLE=1）；accelerate launch 在 RTX 4000 系列上会自动"
-        "设置",
+        "sets both on RTX 4000 cards"
     ),
-    Text(
-        "Then look for the cause: a newer driver; IOMMU and PCIe ACS off in the BIOS or by the kernel's iommu=pt",
-        "再排查根源：升级驱动；在 BIOS 中关闭 IOMMU 与 PCIe ACS，或使用内核参数 iommu=pt",
+    translated(
+        "Then look for the cause: a newer driver; IOMMU and PCIe ACS off in the BIOS or by the kernel's iommu=pt"
     ),
 )
 
@@ -41,24 +38,20 @@ class NcclP2pHang(Hazard):
             return
         fixes: tuple[Fix, ...] = ()
         if launch.source.writable:
-            title = Text("set NCCL_P2P_DISABLE=1", "设置 NCCL_P2P_DISABLE=1")
+            title = translated("set NCCL_P2P_DISABLE=1")
             fixes = (self.fix(title, launch.setting_variable("NCCL_P2P_DISABLE", "1"), safe=False),)
         yield self.finding(
-            Text(
+            translated(
                 "{count} ranks on {gpu}, whose driver announces peer-to-peer copies that some releases never deliver: "
-                "the first collective may hang.",
-                "{count} 个 rank 使用 {gpu}，某些驱动版本声称支持 P2P 拷贝却从不完成：首次集合通信可能卡死。",
+                "the first collective may hang."
             ).format(count=whole_number(launch.processes_per_node), gpu=named or gres),
-            title=Text(
-                "NCCL's peer-to-peer copies between these GPUs may never arrive",
-                "这些 GPU 之间的 NCCL P2P 拷贝可能永远不会完成",
-            ),
+            title=translated("NCCL's peer-to-peer copies between these GPUs may never arrive"),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
             cure=_CURE,
             spans=(launch.place.span(), asked.span() if asked is not None and named is None else None),
             fixes=fixes,
-            confirm=Text("The run hangs with all GPUs at 100 %", "训练卡住且所有 GPU 占用 100 %"),
+            confirm=translated("The run hangs with all GPUs at 100 %"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -72,16 +65,14 @@ class NcclP2pHang(Hazard):
         sure = gpus and (step_line(log) is None or stall.early)
         yield self.log_finding(
             stall.evidence,
-            Text(
+            translated(
                 "The run hangs at its first collectives, on GPUs whose peer-to-peer copies are known to be lost "
-                "without NVLink. Nothing is printed then until the watchdog's timeout.",
-                "程序停在最初的集合通信，而这类 GPU 没有 NVLink 时 P2P 拷贝常会丢失。在 watchdog 超时之前不会有任何输出"
-                "。",
+                "without NVLink. Nothing is printed then until the watchdog's timeout."
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if sure else Certainty.POSSIBLE,
             also=tuple(one for one in (gpus or talks, complete) if isinstance(one, LineMatch)),
-            confirm=Text("The same command runs with NCCL_P2P_DISABLE=1", "同一命令加上 NCCL_P2P_DISABLE=1 后能运行"),
+            confirm=translated("The same command runs with NCCL_P2P_DISABLE=1"),
         )
 
 

@@ -2,7 +2,7 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.shared_memory import SHARED_MEMORY_FIX, small_shared_memory
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
 _NO_SPACE = Pattern(
     r"posix_fallocate failed ?: ?No space left|failed to extend /dev/shm/nccl-"
@@ -29,10 +29,9 @@ class NcclShmNoSpace(Hazard):
         ):
             return
         yield self.finding(
-            Text(
-                "{what}, and NCCL's buffers between {count} ranks take more.",
-                "{what}，而 {count} 个 rank 之间的 NCCL 缓冲区需要更多。",
-            ).format(what=small.text, count=count),
+            translated("{what}, and NCCL's buffers between {count} ranks take more.").format(
+                what=small.text, count=count
+            ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=small.cure,
@@ -57,23 +56,17 @@ class NcclShmNoSpace(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             found,
-            Text(
+            translated(
                 "NCCL could not make a buffer in /dev/shm: that file system is full, or was made too small for this "
-                "container. It is not the disk.",
-                "NCCL 无法在 /dev/shm 中创建缓冲区：该文件系统已满，或容器分配得太小。与磁盘无关。",
+                "container. It is not the disk."
             ),
             cure=(
-                Text(
+                translated(
                     "Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir with "
-                    "medium: Memory mounted at /dev/shm",
-                    "为容器分配更多：docker run --shm-size=16g（或 --ipc=host）；Kubernetes：在 /dev/shm 挂载 medium: "
-                    "Memory 的 emptyDir",
+                    "medium: Memory mounted at /dev/shm"
                 ),
-                Text(
-                    "Remove what dead runs have left: rm /dev/shm/nccl-* (only while no run is under way)",
-                    "删除已退出任务的残留：rm /dev/shm/nccl-*（仅在没有任务运行时）",
-                ),
+                translated("Remove what dead runs have left: rm /dev/shm/nccl-* (only while no run is under way)"),
             ),
             certainty=certainty,
-            confirm=Text("df -h /dev/shm shows a small or a full file system", "df -h /dev/shm 显示很小或已满"),
+            confirm=translated("df -h /dev/shm shows a small or a full file system"),
         )

@@ -7,7 +7,7 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import last_activity, prepares_data
 from gonogo.evidence.log.stall import STALL_WORDS, Stall, stall_of
 from gonogo.hazards.facts.rank_tests import on_one_rank
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Script, Severity, translated
 
 _PREPARED = Pattern(r"100%\|")
 _AT_A_TIME_OUT = Pattern(r"\b\d{1,2}%\|[^|]*\|.*\[(?:[13]0|60|1:00|2:00|3:00):\d\d<")
@@ -15,10 +15,7 @@ _PREPARES_IN_CODE = (
     "main_process_first", "torch_distributed_zero_first", "rank_zero_first", "zero_first", "preprocess_dataset",
     "get_dataset", "tokenize_dataset", "prepare_dataset", "_prepare_dataset",
 )  # fmt: skip
-_MAY_TIME_OUT = Text(
-    "The timeout of collectives is short: one rank that prepares data or saves may outlast it",
-    "集合通信的超时时间过短：某个 rank 准备数据或保存时可能超过它",
-)
+_MAY_TIME_OUT = translated("The timeout of collectives is short: one rank that prepares data or saves may outlast it")
 _SLOW = ("*.map", "datasets.load_dataset", "*.snapshot_download", "*.filter")
 _UNITS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1, "milliseconds": 0.001}
 
@@ -33,19 +30,14 @@ class NcclTimeoutPreprocessing(Hazard):
         if seconds is None or not 0 < seconds < 600 or (whole_number(launch.world_size) or 2) < 2:
             return
         yield self.finding(
-            Text(
+            translated(
                 "ddp_timeout is {seconds} s (the default is 1800): ranks that wait longer than that for one that "
-                "tokenizes, loads or saves end the run.",
-                "ddp_timeout 为 {seconds} 秒（默认 1800）：若某个 rank 分词、加载或保存超过该时间，其余 rank 会终止训练"
-                "。",
+                "tokenizes, loads or saves end the run."
             ).format(seconds=seconds),
             title=_MAY_TIME_OUT,
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=Text(
-                "Raise ddp_timeout beyond the longest preparation: --ddp_timeout 7200",
-                "把 ddp_timeout 调到大于最长的准备时间：--ddp_timeout 7200",
-            ),
+            cure=translated("Raise ddp_timeout beyond the longest preparation: --ddp_timeout 7200"),
             spans=field.span() or launch.place.span(),
         )
 
@@ -62,29 +54,18 @@ class NcclTimeoutPreprocessing(Hazard):
             if alone is None:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "The process group's timeout is {seconds} s (NCCL's default is 600), and {work} runs on one rank "
-                    "while the others wait in a barrier: if it takes longer, they end the run.",
-                    "进程组的超时为 {seconds} 秒（NCCL 默认 600），而 {work} 只在一个 rank 上运行，其他 rank 在 "
-                    "barrier 中等待：若耗时更长，它们会终止训练。",
+                    "while the others wait in a barrier: if it takes longer, they end the run."
                 ).format(seconds=seconds, work=f"{alone.method}()"),
                 title=_MAY_TIME_OUT,
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(
-                    Text(
-                        "Give the others time: timeout=timedelta(hours=2)",
-                        "给其他 rank 留出时间：timeout=timedelta(hours=2)",
-                    ),
-                    Text(
-                        "Or prepare the data once before training, and load it from disk",
-                        "或在训练前先处理好数据，再从磁盘加载",
-                    ),
+                    translated("Give the others time: timeout=timedelta(hours=2)"),
+                    translated("Or prepare the data once before training, and load it from disk"),
                 ),
-                spans=(
-                    script.place(given).span(),
-                    alone.place.span(Text("one rank does this alone", "只有一个 rank 执行")),
-                ),
+                spans=(script.place(given).span(), alone.place.span(translated("one rank does this alone"))),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -95,32 +76,23 @@ class NcclTimeoutPreprocessing(Hazard):
             return
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "The timeout comes before the first training step, in a collective in which ranks merely wait: a rank "
-                "that is still preparing the dataset (tokenizing, map, filter) has not joined it.",
-                "超时发生在第一个训练步之前，而且是仅用于等待的集合通信：仍在处理数据集（分词、map、filter）的 rank 没"
-                "有参与。",
+                "that is still preparing the dataset (tokenizing, map, filter) has not joined it."
             ),
             cure=(
-                Text(
+                translated(
                     "Prepare the dataset once before training and load it from disk (LLaMA-Factory: tokenized_path; "
-                    "datasets: save_to_disk, on storage that all nodes share)",
-                    "训练前先把数据处理好并从磁盘加载（LLaMA-Factory：tokenized_path；datasets：save_to_disk，放在所有"
-                    "节点共享的存储上）",
+                    "datasets: save_to_disk, on storage that all nodes share)"
                 ),
-                Text(
+                translated(
                     "Or raise the timeout where the process group is first made: ddp_timeout=7200 "
-                    "(TrainingArguments), InitProcessGroupKwargs(timeout=timedelta(hours=2)) (Accelerate)",
-                    "或在最先创建进程组的地方增大超时：ddp_timeout=7200（TrainingArguments）、"
-                    "InitProcessGroupKwargs(timeout=timedelta(hours=2))（Accelerate）",
+                    "(TrainingArguments), InitProcessGroupKwargs(timeout=timedelta(hours=2)) (Accelerate)"
                 ),
             ),
             certainty=certainty,
             also=(bar,) if bar is not None else (),
-            confirm=Text(
-                "py-spy dump on rank 0 while the others wait shows map or the tokenizer",
-                "其他 rank 等待时对 rank 0 执行 py-spy dump，会看到 map 或分词",
-            ),
+            confirm=translated("py-spy dump on rank 0 while the others wait shows map or the tokenizer"),
         )
 
 

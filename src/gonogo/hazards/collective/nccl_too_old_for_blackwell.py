@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Pattern, Run, translated
 
 _VERSION = Pattern(r"NCCL version (\d+\.\d+\.\d+\S*)")
 _BLACKWELL = Pattern(r"(?i)\b50[5-9]0\b|RTX ?PRO ?[2-6]000|\bG?B[23]00\b|blackwell|sm_?1[02]0|compute_120")
@@ -34,7 +34,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
     def shown(self, log: FailureLog, evidence: Evidence, sign: Sign, certainty: Certainty) -> Finding:
         """The finding, with the version of NCCL where the log tells it."""
         version = log.find(_VERSION)
-        told_version = version.match.group(1) if version is not None else Text("installed here", "（本机所装）")
+        told_version = version.match.group(1) if version is not None else translated("installed here")
         return self.log_finding(
             evidence,
             self.cause.format(version=told_version),
@@ -54,10 +54,9 @@ class NcclTooOldForBlackwell(LoggedHazard):
         ):
             return
         yield self.finding(
-            Text(
-                "{count} x {card} with {nccl}: collectives of that NCCL fail on Blackwell.",
-                "{count} 张 {card}，搭配 {nccl}：该 NCCL 的集合通信在 Blackwell 上会失败。",
-            ).format(count=len(cards), card=cards[0], nccl=describe_package(environment, "nvidia-nccl-cu12")),
+            translated("{count} x {card} with {nccl}: collectives of that NCCL fail on Blackwell.").format(
+                count=len(cards), card=cards[0], nccl=describe_package(environment, "nvidia-nccl-cu12")
+            ),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
             spans=(span_of(environment, "nvidia-nccl-cu12"), run.launch.place.span()),

@@ -3,15 +3,14 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.hazards.facts.launch_facts import slurm_number
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _NO_INTERFACE = Pattern(
     r"no socket interface found|Bootstrap ?: no (?:socket )?interface|NCCL WARN .*No (?:IP|network) interface"
 )
-_NONE_FOUND = Text(
+_NONE_FOUND = translated(
     "NCCL found no network interface that it may use: NCCL_SOCKET_IFNAME names none that this machine or container "
-    "has, or there is none but loopback.",
-    "NCCL 没有找到可用的网络接口：NCCL_SOCKET_IFNAME 指定的接口在本机或容器中不存在，或只有回环接口。",
+    "has, or there is none but loopback."
 )
 _VIRTUAL = Pattern(
     r"(?:NET/Socket|Bootstrap) ?: Using (?:.*[\] ,])?(?:docker\d*|veth\w*|virbr\d*|br-\w+|lo|cni\d*|flannel[\w.]*"
@@ -70,15 +69,13 @@ class NcclWrongNetworkInterface(Hazard):
             if not all(one == "lo" or one.startswith(("docker", "veth", "virbr", "br-")) for one in interfaces):
                 continue
             yield self.finding(
-                Text(
-                    "{name}={value} with {nodes} nodes: that interface leads to no other machine.",
-                    "{nodes} 个节点而 {name}={value}：该网卡不通向其他机器。",
-                ).format(name=name, value=value, nodes=nodes),
+                translated("{name}={value} with {nodes} nodes: that interface leads to no other machine.").format(
+                    name=name, value=value, nodes=nodes
+                ),
                 certainty=Certainty.CERTAIN if field.reason is None else Certainty.LIKELY,
-                cure=Text(
+                cure=translated(
                     "Name the interface that the nodes reach each other by (ip -br addr), or exclude the others: "
-                    "{name}=^lo,docker0",
-                    "写明节点之间互通的网卡（ip -br addr），或排除其他网卡：{name}=^lo,docker0",
+                    "{name}=^lo,docker0"
                 ).format(name=name),
                 spans=(field.span(), launch.place.span(Text(f"{nodes} nodes", f"{nodes} 个节点"))),
             )
@@ -93,39 +90,29 @@ class NcclWrongNetworkInterface(Hazard):
             evidence,
             _NONE_FOUND
             if _NO_INTERFACE.search(evidence.text)
-            else Text(
+            else translated(
                 "NCCL's sockets do not reach the other ranks{interface}. The interface is chosen by name, not by who "
-                "can reach it; a firewall or a peer that is dead already gives the same words.",
-                "NCCL 的套接字连不到其他 rank{interface}。接口按名称选取，并不看谁能访问；防火墙或对端已退出时报错相同"
-                "。",
+                "can reach it; a firewall or a peer that is dead already gives the same words."
             ).format(
-                interface=Text(
-                    ": it uses an interface of containers or of this host alone", "：它使用了容器或仅本机可用的接口"
-                )
-                if virtual
-                else ""
+                interface=translated(": it uses an interface of containers or of this host alone") if virtual else ""
             ),
             cure=(
-                Text(
+                translated(
                     "On all nodes: export NCCL_SOCKET_IFNAME=<interface that has the node's reachable address, see ip "
-                    "addr>, and GLOO_SOCKET_IFNAME the same",
-                    "在所有节点：export NCCL_SOCKET_IFNAME=<节点互通地址所在的接口，见 ip addr>，GLOO_SOCKET_IFNAME 同"
-                    "样设置",
+                    "addr>, and GLOO_SOCKET_IFNAME the same"
                 ),
-                Text(
+                translated(
                     "With the deepspeed launcher put it into ~/.deepspeed_env; in containers use --network=host; open "
-                    "the ports between the nodes",
-                    "使用 deepspeed 启动器时写入 ~/.deepspeed_env；容器使用 --network=host；放行节点间端口",
+                    "the ports between the nodes"
                 ),
             ),
             certainty=certainty,
             also=also,
             confirm=(
-                Text(
-                    "NCCL_DEBUG=INFO: the address after 'NET/Socket : Using' cannot be pinged from the other nodes",
-                    "NCCL_DEBUG=INFO 中 “NET/Socket : Using” 后的地址从其他节点 ping 不通",
+                translated(
+                    "NCCL_DEBUG=INFO: the address after 'NET/Socket : Using' cannot be pinged from the other nodes"
                 ),
-                Text("No other rank's log has an earlier error", "其他 rank 的日志中没有更早的报错"),
+                translated("No other rank's log has an earlier error"),
             ),
         )
 

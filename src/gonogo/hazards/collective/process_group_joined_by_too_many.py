@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.collective._store_barrier import joined_at_store
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
 
 
 class ProcessGroupJoinedByTooMany(Hazard):
@@ -11,34 +11,25 @@ class ProcessGroupJoinedByTooMany(Hazard):
             return
         yield self.log_finding(
             barrier.evidence,
-            Text(
+            translated(
                 "{joined} processes have registered for a group of {world}. It waits for exactly {world}, which will "
-                "not come again.",
-                "已有 {joined} 个进程登记加入 {world} 个 rank 的进程组。它要等到恰好 {world} 个，而这不会再出现。",
+                "not come again."
             ).format(joined=barrier.joined, world=barrier.world),
             certainty=Certainty.LIKELY,
             cure=(
-                Text(
+                translated(
                     "Start one launcher a node, and let only it or the script start the ranks, not both (srun's tasks "
                     "and "
-                    "mp.spawn, torchrun on every task)",
-                    "每个节点只启动一个启动器，rank 由它或脚本其一来启动，不要两者都启动（srun 的任务加 "
-                    "mp.spawn，每个任务都运行 "
-                    "torchrun）",
+                    "mp.spawn, torchrun on every task)"
                 ),
-                Text(
+                translated(
                     "Remove the file of init_method='file://…' before each run, or use env://; take another "
                     "--master_port "
-                    "for another run",
-                    "每次运行前删除 init_method='file://…' 的文件，或改用 env://；另一个任务使用别的 --master_port",
+                    "for another run"
                 ),
-                Text(
-                    "If workers were restarted, look at what the first one died of",
-                    "若 worker 被重启过，请看最先退出的那个的原因",
-                ),
+                translated("If workers were restarted, look at what the first one died of"),
             ),
-            confirm=Text(
-                "ps shows more processes of the program than the world size, or the file of an earlier run is there",
-                "ps 显示该程序的进程数多于 world size，或上一次运行的文件仍在",
+            confirm=translated(
+                "ps shows more processes of the program than the world size, or the file of an earlier run is there"
             ),
         )

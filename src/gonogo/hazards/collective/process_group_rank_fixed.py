@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 
 class ProcessGroupRankFixed(Hazard):
@@ -17,19 +17,12 @@ class ProcessGroupRankFixed(Hazard):
             places = [place.span() for name in wrong if (place := call.keyword_place(name)) is not None]
             assert run.launch is not None
             yield self.finding(
-                Text(
-                    "{given}: the launch starts {size} processes, and each of them says the same of itself.",
-                    "{given}：启动命令启动了 {size} 个进程，而每个进程都这样声明自己。",
+                translated(
+                    "{given}: the launch starts {size} processes, and each of them says the same of itself."
                 ).format(given=", ".join(f"{name}={call.keyword(name).value}" for name in wrong), size=size),
-                cure=Text(
-                    "Leave rank and world_size out: the launcher tells them by environment variables",
-                    "不写 rank 与 world_size：启动器会通过环境变量给出",
-                ),
-                spans=(
-                    *places,
-                    run.launch.place.span(Text("starts {size} processes", "启动 {size} 个进程").format(size=size)),
-                ),
-                fixes=self.fix(Text("Read them from the launcher's environment variables", "由启动器给出"), edits[0])
+                cure=translated("Leave rank and world_size out: the launcher tells them by environment variables"),
+                spans=(*places, run.launch.place.span(translated("starts {size} processes").format(size=size))),
+                fixes=self.fix(translated("Read them from the launcher's environment variables"), edits[0])
                 if len(edits) == 1 and edits[0] is not None and by_environment
                 else None,
             )

@@ -12,7 +12,7 @@ from gonogo.evidence.rehearsal.failures import places
 from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.collective import _recorded as recorded
-from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern, Severity, Span, Text
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Pattern, Severity, Span, Text, translated
 
 # As ncclras prints it: https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting/ras.html
 _COUNTED = Pattern(r"^\s*(?:Rank (\d{1,6}) has|(\d{1,6}) ranks have) launched up to operation (\d{1,12})")
@@ -20,17 +20,13 @@ _RANK_LINE = Pattern(r"^\s*Rank (\d{1,6}) -- GPU ")
 
 _LASTING = 600.0
 """Seconds after which a run that still stands is taken for one that will not go on: NCCL's own time-out."""
-_TIMEOUT = Text(
+_TIMEOUT = translated(
     "If it needs this long, give the others a larger timeout (ddp_timeout; init_process_group(timeout=...)), and "
-    "let all ranks do their share, so that none waits",
-    "若确实需要这么久，请为其他 rank 设置更大的超时（ddp_timeout；init_process_group(timeout=...)），并让所有 rank 分担"
-    "，避免空等",
+    "let all ranks do their share, so that none waits"
 )
-_ALIVE = Text(
+_ALIVE = translated(
     "Look at that process on its machine: py-spy dump --native --pid PID; a state of D (a disk or network file system) "
-    "or T (stopped) in ps; dmesg and nvidia-smi for a GPU that fell off the bus",
-    "在该机器上查看这个进程：py-spy dump --native --pid PID；ps 中状态为 D（磁盘或网络文件系统）或 T（被暂停）；用 "
-    "dmesg 与 nvidia-smi 检查是否掉卡",
+    "or T (stopped) in ps; dmesg and nvidia-smi for a GPU that fell off the bus"
 )
 _BUSY = Pattern(r"(?i)\bsav(?:e|ing)\b.{0,40}(?:checkpoint|model)|\bupload|\bwaiting for (?:path|file|the)\b")
 
@@ -50,18 +46,14 @@ class RankLateAtCollective(Hazard):
         if busy is not None:
             yield self.log_finding(
                 stall.evidence,
-                Text(
+                translated(
                     "The last that the log tells before the timeout is something that one rank does alone, while the "
-                    "others wait for it in a collective.",
-                    "超时之前日志的最后内容是某个 rank 单独进行的工作，而其他 rank 在集合通信中等待它。",
+                    "others wait for it in a collective."
                 ),
                 cure=_TIMEOUT,
                 certainty=Certainty.POSSIBLE,
                 also=(busy,),
-                confirm=Text(
-                    "py-spy dump --pid of rank 0 while the others wait shows it at that work",
-                    "其他 rank 等待时，对 rank 0 执行 py-spy dump --pid 可看到它正在做这件事",
-                ),
+                confirm=translated("py-spy dump --pid of rank 0 while the others wait shows it at that work"),
             )
 
     def _in_dumps(self, log: FailureLog) -> Findings:
@@ -72,7 +64,7 @@ class RankLateAtCollective(Hazard):
             late, cause, spans = held.others, recorded.describe_mismatch(held), (recorded.span(held),)
         elif held is None and 0 < len(late := tuple(_outside(stacks))) < len(stacks):
             waiting = sorted(set(stacks) - set(late))
-            cause = Text("{ranks} stand{s} in a collective{at}.", "{ranks} 停在集合通信中{at}。").format(
+            cause = translated("{ranks} stand{s} in a collective{at}.").format(
                 ranks=capital(ranks_text(waiting)),
                 s="s" if len(waiting) == 1 else "",
                 at=recorded.at(stacks[waiting[0]].frames),
@@ -81,10 +73,10 @@ class RankLateAtCollective(Hazard):
             return
         stack = stacks.get(late[0])
         if stack is not None:
-            told = Text(" {ranks} stand{s}{at}.", "{ranks} 停在{at}。").format(
+            told = translated(" {ranks} stand{s}{at}.").format(
                 ranks=capital(ranks_text(late[:1])), s="s", at=recorded.at(stack.frames)
             )
-            cause = Text("{cause}{told}", "{cause}{told}").format(cause=cause, told=told)
+            cause = translated("{cause}{told}").format(cause=cause, told=told)
             spans = (span_of(stack.at), *spans)
         known = whereabouts(stack.frames) if stack is not None else None
         sure = held is None or held.recorded
@@ -104,17 +96,15 @@ class RankLateAtCollective(Hazard):
         found, ranks, lacking = counted
         yield self.log_finding(
             found,
-            Text(
-                "NCCL's RAS counts fewer collectives for these ranks than for the others of the group, by {lacking}.",
-                "NCCL RAS 统计：这些 rank 发起的集合通信比组内其他 rank 少 {lacking} 次。",
+            translated(
+                "NCCL's RAS counts fewer collectives for these ranks than for the others of the group, by {lacking}."
             ).format(lacking=lacking),
             cure=(_ALIVE, _TIMEOUT),
             certainty=Certainty.POSSIBLE,
             ranks=ranks,
-            confirm=Text(
+            confirm=translated(
                 "Ask ncclras again some seconds later: where no count grows, the others wait for them; one that grows "
-                "on all ranks is a job that runs",
-                "几秒后再次运行 ncclras：计数都不再增长，说明其他 rank 在等待它们；都在增长则说明作业正常",
+                "on all ranks is a job that runs"
             ),
         )
 
@@ -134,12 +124,10 @@ class RankLateAtCollective(Hazard):
         lasting = ended or still.seconds >= _LASTING
         at = own_frame(frames)
         yield self.finding(
-            Text("{waits}{where}{long}", "{waits}{where}{long}").format(
+            translated("{waits}{where}{long}").format(
                 waits=_waits(still), where=_where(still, frames, frozen), long=_long(still)
             ),
-            title=Text(
-                "{who} held up, and the others wait in {operator}", "{who} 被耽搁，其他 rank 在 {operator} 中等待"
-            ).format(
+            title=translated("{who} held up, and the others wait in {operator}").format(
                 who=Text(
                     f"{capital(ranks_text(still.late)).en} {'is' if len(still.late) == 1 else 'are'}",
                     ranks_text(still.late).zh,
@@ -154,12 +142,7 @@ class RankLateAtCollective(Hazard):
             module=seen.module if seen is not None else None,
             confirm=()
             if ended
-            else (
-                Text(
-                    "It goes on standing: py-spy dump --pid of that rank shows the same line minutes later",
-                    "它一直卡住：几分钟后对该 rank 执行 py-spy dump --pid 仍显示同一行",
-                ),
-            ),
+            else (translated("It goes on standing: py-spy dump --pid of that rank shows the same line minutes later"),),
         )
 
 
@@ -170,10 +153,7 @@ def _outside(stacks: dict[int, Stack]) -> list[int]:
 
 def _waits(still: Hang) -> Text:
     assert still.call is not None
-    return Text(
-        "{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not reached it.",
-        "{waiting} 在 {operator} 中等待（{call}第 {step} 步）；{late} 没有到达。",
-    ).format(
+    return translated("{waiting} wait{s} in {operator} ({call}step {step}); {late} {has} not reached it.").format(
         waiting=capital(ranks_text(still.waiting)),
         s="s" if len(still.waiting) == 1 else "",
         operator=still.call.operator,
@@ -188,15 +168,12 @@ def _waits(still: Hang) -> Text:
 
 def _where(still: Hang, frames: tuple[Frame, ...], frozen: bool) -> Text:
     if frozen:
-        return Text(
-            " Its Python does not answer: it is stopped, stuck in native code, or its machine is gone.",
-            "它的 Python 没有响应：进程被暂停、卡在原生代码中，或机器已失联。",
-        )
+        return translated(" Its Python does not answer: it is stopped, stuck in native code, or its machine is gone.")
     at = own_frame(frames)
     if at is None:
         return Text("", "")
     known = whereabouts(frames)
-    return Text(" It is at {place} in {function}{doing}.", "它当时位于 {place}（函数 {function}）{doing}。").format(
+    return translated(" It is at {place} in {function}{doing}.").format(
         place=f"{os.path.basename(at.path)}:{at.line}",
         function=at.function,
         doing=Text(f": {known.doing.en}", f"：{known.doing.zh}") if known is not None else "",
@@ -207,18 +184,17 @@ def _long(still: Hang) -> Text:
     if not still.seconds:
         return Text("", "")
     if not still.median:
-        return Text(" It has lasted {seconds:.0f} s.", "已持续 {seconds:.0f} 秒。").format(seconds=still.seconds)
-    return Text(
-        " It has lasted {seconds:.0f} s; a step took {median:.2f} s before.",
-        "已持续 {seconds:.0f} 秒；此前每步 {median:.2f} 秒。",
-    ).format(seconds=still.seconds, median=still.median)
+        return translated(" It has lasted {seconds:.0f} s.").format(seconds=still.seconds)
+    return translated(" It has lasted {seconds:.0f} s; a step took {median:.2f} s before.").format(
+        seconds=still.seconds, median=still.median
+    )
 
 
 def _spans(still: Hang, at: Frame | None) -> tuple[Span, ...]:
-    held = Text("{ranks} {be} here", "{ranks} 停在这里").format(
+    held = translated("{ranks} {be} here").format(
         ranks=ranks_text(still.late), be="is" if len(still.late) == 1 else "are"
     )
-    wait = Text("{ranks} wait{s} here", "{ranks} 在这里等待").format(
+    wait = translated("{ranks} wait{s} here").format(
         ranks=ranks_text(still.waiting), s="s" if len(still.waiting) == 1 else ""
     )
     return places((at, held), (own_frame(still.call.frames) if still.call is not None else None, wait))

@@ -5,18 +5,14 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.collective._store_barrier import joined_at_store
 from gonogo.hazards.log_rule import match_of
-from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, translated
 
 _CLIENTS = Pattern(r"Timed out after \d+ seconds waiting for (?:clients|workers)\. (\d+)/(\d+) (?:clients|workers)")
-_START = Text(
+_START = translated(
     "Start the launcher on every node with its own node rank, and the same address, port and number of nodes; in a "
-    "queue, see that all nodes were given",
-    "在每个节点上启动启动器：各自的节点序号，相同的地址、端口与节点数；使用队列时确认所有节点都已分配",
+    "queue, see that all nodes were given"
 )
-_WAY = Text(
-    "From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed",
-    "在该节点上执行 nc -zv MASTER_ADDR MASTER_PORT 应当成功",
-)
+_WAY = translated("From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed")
 
 
 class RankNeverJoined(Hazard):
@@ -33,15 +29,13 @@ class RankNeverJoined(Hazard):
     def _short(self, evidence: LoggedError | LineMatch, joined: int, world: int, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
-                "{joined} of {world} processes came to the rendezvous before the timeout.",
-                "超时之前 {world} 个进程中只有 {joined} 个到达会合点。",
-            ).format(joined=joined, world=world),
+            translated("{joined} of {world} processes came to the rendezvous before the timeout.").format(
+                joined=joined, world=world
+            ),
             certainty=certainty,
             cure=(_START, _WAY),
-            confirm=Text(
-                "The others have no process, have died (their logs tell), or can't reach the master's address and port",
-                "其余进程没有启动、已经退出（见其日志），或无法到达主节点的地址与端口",
+            confirm=translated(
+                "The others have no process, have died (their logs tell), or can't reach the master's address and port"
             ),
         )
 
@@ -59,36 +53,29 @@ class RankNeverJoined(Hazard):
         known = [rank for rank in ranks if run.rank(rank) is not None]
         at = own_frame(still.seen[known[0]].frames) if still is not None and known and known[0] in still.seen else None
         yield self.finding(
-            Text("{ranks} of {world}: {state}. {place}", "{world} 个 rank 中的 {ranks}：{state}。{place}").format(
+            translated("{ranks} of {world}: {state}. {place}").format(
                 ranks=capital(ranks_text(ranks)),
                 world=run.world_size,
-                state=Text("no process of that rank has written anything", "没有任何属于该 rank 的进程写下记录")
+                state=translated("no process of that rank has written anything")
                 if never
-                else Text(
-                    "started, but did not come to the first step within {seconds:.0f} s",
-                    "已启动，但在 {seconds:.0f} 秒内没有到达第一步",
-                ).format(seconds=waiting.waited if waiting is not None else 0.0),
-                place=Text("It was at {place} in {function}.", "它当时位于 {place}（函数 {function}）。").format(
+                else translated("started, but did not come to the first step within {seconds:.0f} s").format(
+                    seconds=waiting.waited if waiting is not None else 0.0
+                ),
+                place=translated("It was at {place} in {function}.").format(
                     place=f"{at.path}:{at.line}", function=at.function
                 )
                 if at is not None
-                else Text("The others can't begin without it.", "没有它，其他 rank 无法开始。"),
+                else translated("The others can't begin without it."),
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR,
             cure=(
                 _START,
-                Text(
-                    "If they do run: give gonogo run on every node the same --folder, which all of them see",
-                    "若它们确实在运行：请让每个节点上的 gonogo run 使用同一个各节点都能看到的 --folder",
-                ),
+                translated("If they do run: give gonogo run on every node the same --folder, which all of them see"),
                 _WAY,
             ),
             ranks=ranks,
-            confirm=Text(
-                "On the node where it should run, ps shows no such process, or one that waits",
-                "在它应当运行的节点上，ps 看不到该进程，或进程处于等待状态",
-            ),
+            confirm=translated("On the node where it should run, ps shows no such process, or one that waits"),
         )
 
 

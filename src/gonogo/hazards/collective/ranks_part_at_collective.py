@@ -6,23 +6,17 @@ from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.collective import _recorded as recorded
 from gonogo.hazards.facts.all_ranks import groups_of_all, in_same_order, same_way, sent_and_received_at_once
 from gonogo.hazards.facts.leaf_modules import made_leaves
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
-_ZERO_3 = Text(
+_ZERO_3 = translated(
     "Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, with its "
-    "result times zero where it isn't wanted; or ZeRO-2",
-    "ZeRO-3 下每个 rank 必须以相同顺序运行相同的模块：在所有 rank 上都运行该模块，不需要时把结果乘以零；或使用 ZeRO-2",
+    "result times zero where it isn't wanted; or ZeRO-2"
 )
-_SAME_WAY = Text(
+_SAME_WAY = translated(
     "Have all ranks go the same way: decide on a value that they share (all_reduce or broadcast it before the branch), "
-    "and move the call out of what only some of them run",
-    "让所有 rank 走同一分支：根据共享的值来判断（分支之前先对它做 all_reduce 或 broadcast），并把调用移到只有部分 rank "
-    "会执行的代码之外",
+    "and move the call out of what only some of them run"
 )
-_ORDER = Text(
-    "Make the calls in the same order on every rank, e.g. over sorted names",
-    "在每个 rank 上以相同顺序调用，例如按名称排序",
-)
+_ORDER = translated("Make the calls in the same order on every rank, e.g. over sorted names")
 
 
 class RanksPartAtCollective(Hazard):

@@ -1,16 +1,11 @@
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.rank_tests import on_one_rank
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
-_CURE = (
-    Text(
-        "Let all ranks call it, and only write or print the metrics on one",
-        "让所有 rank 都调用，只在一个 rank 上写出或打印指标",
-    ),
-)
+_CURE = (translated("Let all ranks call it, and only write or print the metrics on one"),)
 _EVALUATES = frozenset({"evaluate", "predict", "evaluation_loop", "prediction_loop"})
-_REHEARSED = Text("The Trainer gathers the results of all ranks.", "Trainer 要汇总所有 rank 的结果。")
+_REHEARSED = translated("The Trainer gathers the results of all ranks.")
 
 
 class TrainerEvaluatesOnOneRank(Hazard):
@@ -36,11 +31,10 @@ class TrainerEvaluatesOnOneRank(Hazard):
             if guard is None:
                 continue
             yield self.finding(
-                Text(
-                    "{call} gathers the results of all ranks, and only the rank for which {test} holds reaches it.",
-                    "{call} 要汇总所有 rank 的结果，而只有满足 {test} 的 rank 会执行它。",
+                translated(
+                    "{call} gathers the results of all ranks, and only the rank for which {test} holds reaches it."
                 ).format(call=script.place(call.node.func).text, test=script.place(guard).text),
                 certainty=Certainty.CERTAIN if run.distributed else Certainty.LIKELY,
                 cure=_CURE,
-                spans=(call.place.span(), script.place(guard).span(Text("lets one rank through", "只放行一个 rank"))),
+                spans=(call.place.span(), script.place(guard).span(translated("lets one rank through"))),
             )

@@ -20,23 +20,19 @@ from gonogo.hazards.rule import (
     Run,
     Script,
     Severity,
-    Text,
+    translated,
 )
 
 _ITERABLE = r"(?i)IterableDataset|streaming[\"']?\s*[:=]\s*true|StreamingDataset|dispatch_batches|webdataset"
 _EXHAUSTED = Pattern(r"Detected at least one rank that exhausted inputs")
 _CURE = (
-    Text(
+    translated(
         "Give every rank the same number of batches: drop_last=True, split_dataset_by_node with equal shards, or "
-        "repeat the shorter ranks' data; stop all at the smallest count (all_reduce of the length with MIN)",
-        "让每个 rank 的 batch 数相同：drop_last=True、用 split_dataset_by_node 均分分片，或重复较短 rank 的数据；或以最"
-        "小数量为准一起停止（用 MIN 对长度做 all_reduce）",
+        "repeat the shorter ranks' data; stop all at the smallest count (all_reduce of the length with MIN)"
     ),
-    Text(
+    translated(
         "Plain DDP: wrap the loop in `with Join([model]):`; Accelerate: join_uneven_inputs, or "
-        "DataLoaderConfiguration(dispatch_batches=True) for an IterableDataset",
-        "普通 DDP：把循环放进 `with Join([model]):`；Accelerate：join_uneven_inputs，或对 IterableDataset 使用 "
-        "DataLoaderConfiguration(dispatch_batches=True)",
+        "DataLoaderConfiguration(dispatch_batches=True) for an IterableDataset"
     ),
 )
 
@@ -53,13 +49,9 @@ _EVENED = (
 )
 
 
-_MAY_DIFFER = Text(
-    "The ranks may have different numbers of batches, and wait for one that has run out",
-    "各 rank 的 batch 数可能不同，其余 rank 会等待已经用完数据的那个",
-)
-_REHEARSED = Text(
-    "They have not read or stepped equally often: a rank without a batch takes no part in what the others wait for.",
-    "它们读取的 batch 数或更新次数不同：没有 batch 的 rank 不参与其他 rank 正在等待的通信。",
+_MAY_DIFFER = translated("The ranks may have different numbers of batches, and wait for one that has run out")
+_REHEARSED = translated(
+    "They have not read or stepped equally often: a rank without a batch takes no part in what the others wait for."
 )
 
 
@@ -88,18 +80,14 @@ class UnevenDataPerRankHang(Hazard):
             return
         fewest, most = min(left, key=lambda rank: left[rank] or 0), max(left, key=lambda rank: left[rank] or 0)
         yield self.finding(
-            Text(
+            translated(
                 "If the rehearsal ended the data, rank {fewest} had {few} batches left and rank {most} {many}: "
-                "nothing was seen that makes them stop together.",
-                "排练结束数据时，rank {fewest} 还剩 {few} 个 batch，rank {most} 还剩 {many} 个：没有看到让它们一起停止"
-                "的机制。",
+                "nothing was seen that makes them stop together."
             ).format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
             certainty=Certainty.LIKELY,
             cure=_CURE,
             ranks=tuple(sorted(left)),
-            confirm=Text(
-                "The loop runs until the data ends, not for a number of steps", "循环一直运行到数据用完，而不是固定步数"
-            ),
+            confirm=translated("The loop runs until the data ends, not for a number of steps"),
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -116,24 +104,16 @@ class UnevenDataPerRankHang(Hazard):
             if method is None or not names_rank(method) or any(map(_is_endless, ast.walk(method))):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "{owner} gives each rank its part of the data, which need not be equally long, and DDP's loop runs "
-                    "until a rank's part ends: the others then wait for its gradients.",
-                    "{owner} 让每个 rank 读取自己的那部分数据，各部分长度未必相同，而 DDP 的循环一直运行到某个 rank 的"
-                    "数据用完：其他 rank 会一直等它的梯度。",
+                    "until a rank's part ends: the others then wait for its gradients."
                 ).format(owner=owner.name),
                 title=_MAY_DIFFER,
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
                 cure=_CURE,
-                spans=(
-                    script.headline(method).span(),
-                    wrap.place.span(Text("DDP waits for all ranks", "DDP 等待所有 rank")),
-                ),
-                confirm=Text(
-                    "Print each rank's number of batches in an epoch: they differ",
-                    "打印各 rank 一个 epoch 的 batch 数：它们不同",
-                ),
+                spans=(script.headline(method).span(), wrap.place.span(translated("DDP waits for all ranks"))),
+                confirm=translated("Print each rank's number of batches in an epoch: they differ"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -141,10 +121,7 @@ class UnevenDataPerRankHang(Hazard):
         if exhausted := log.find(_EXHAUSTED):
             yield self.log_finding(
                 exhausted,
-                Text(
-                    "A rank has used up its batches while others have more; Join was told to raise.",
-                    "有 rank 的 batch 已用完而其他 rank 还有；Join 被设置为此时抛出异常。",
-                ),
+                translated("A rank has used up its batches while others have more; Join was told to raise."),
                 cure=_CURE,
             )
             return
@@ -157,26 +134,18 @@ class UnevenDataPerRankHang(Hazard):
             return
         yield self.log_finding(
             stall.evidence,
-            Text(
+            translated(
                 "The ranks hang where data runs out unevenly: {where}. A rank without a batch takes no part in "
-                "the gradients' all-reduce, and the others wait for it.",
-                "各 rank 停在数据用完时间不一致的地方：{where}。没有 batch 的 rank 不参与梯度的 all-reduce，其他 rank "
-                "一直等它。",
+                "the gradients' all-reduce, and the others wait for it."
             ).format(
-                where=Text("an iterable dataset, whose length nobody makes even", "可迭代数据集，长度没有对齐")
+                where=translated("an iterable dataset, whose length nobody makes even")
                 if iterable
-                else Text(
-                    "near the end of the progress bar, or in different collectives",
-                    "进度条接近末尾，或处在不同的集合通信",
-                )
+                else translated("near the end of the progress bar, or in different collectives")
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if iterable else Certainty.POSSIBLE,
             also=tuple(one for one in (iterable, near_end) if isinstance(one, LineMatch)),
-            confirm=Text(
-                "Print each rank's number of batches in an epoch: they differ",
-                "打印各 rank 一个 epoch 的 batch 数：它们不同",
-            ),
+            confirm=translated("Print each rank's number of batches in an epoch: they differ"),
         )
 
 

@@ -3,7 +3,7 @@
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.script.script import Call
 from gonogo.evidence.source_file import Place
-from gonogo.finding import Fix, Text
+from gonogo.finding import Fix, translated
 from gonogo.hazards.facts.how_it_trains import fix_of
 
 
@@ -26,5 +26,5 @@ def renaming_option(launch: Launch, old: str, new: str, *, safe: bool) -> tuple[
 
 def _renaming(place: Place, written: str, new: str, *, safe: bool) -> tuple[Fix, ...]:
     name = place.source.place(place.start, place.start + len(written))
-    title = Text("Rename it to {new}", "改名为 {new}").format(new=new)
+    title = translated("Rename it to {new}").format(new=new)
     return fix_of(title, lambda: name.edit(new), safe=safe)

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import from_accelerate_yaml, with_trainer
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Run, Script, Severity, translated
 
 
 class AccelerateAccumulationGivenTwice(Hazard):
@@ -15,29 +15,21 @@ class AccelerateAccumulationGivenTwice(Hazard):
             if not isinstance(asked.value, int) or not asked.known or asked.value == used.value:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "The Accelerator is created with gradient_accumulation_steps={asked}, and DeepSpeed is configured "
-                    "with {used}: {used} is used.",
-                    "Accelerator 的 gradient_accumulation_steps={asked}，而 DeepSpeed 配置为 {used}：实际使用 {used}。",
+                    "with {used}: {used} is used."
                 ).format(asked=asked.value, used=used.value),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
                 cure=(
-                    Text(
-                        'Write "gradient_accumulation_steps": "auto" in the DeepSpeed JSON',
-                        '在 DeepSpeed JSON 中写 "gradient_accumulation_steps": "auto"',
-                    )
+                    translated('Write "gradient_accumulation_steps": "auto" in the DeepSpeed JSON')
                     if run.config is not None and run.config.source is not None and not from_accelerate_yaml(run)
-                    else Text(
-                        "Write gradient_accumulation_steps: {asked} in accelerate's YAML",
-                        "在 accelerate 的 YAML 中写 gradient_accumulation_steps: {asked}",
-                    ).format(asked=asked.value),
-                    Text(
-                        "Or make the Accelerator with {used}, if that is meant",
-                        "若本意就是 {used}，改 Accelerator 的参数",
-                    ).format(used=used.value),
+                    else translated("Write gradient_accumulation_steps: {asked} in accelerate's YAML").format(
+                        asked=asked.value
+                    ),
+                    translated("Or make the Accelerator with {used}, if that is meant").format(used=used.value),
                 ),
-                spans=(used.span(), asked.span(Text("the script's number", "脚本中的数字"))),
+                spans=(used.span(), asked.span(translated("the script's number"))),
             )
 
 

@@ -2,16 +2,11 @@ import os
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.paths import is_folder, may_exist
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
 
 _REFUSED = Pattern(r"The passed configuration file .{1,300} does not exist")
-_CURE = (
-    Text(
-        "Give the path of an existing file, absolute or from the folder that the command runs in",
-        "给出确实存在的文件：绝对路径，或相对于命令运行目录的路径",
-    ),
-)
-_CONFIRM = Text("ls PATH fails in the launch's directory", "在启动目录中 ls 该路径会失败")
+_CURE = (translated("Give the path of an existing file, absolute or from the folder that the command runs in"),)
+_CONFIRM = translated("ls PATH fails in the launch's directory")
 
 
 class AccelerateConfigFileNotFound(Hazard):
@@ -31,9 +26,8 @@ class AccelerateConfigFileNotFound(Hazard):
         if not sure and any(may_exist(folder / written) for folder in (*launch.cwd.parents,)[:3]):
             return  # right from another working folder, which is where it may be started
         yield self.finding(
-            Text(
-                "{written} is not a file (looked for as {path}): accelerate refuses it before it starts anything.",
-                "{written} 不是文件（按 {path} 查找）：accelerate 在启动任何进程之前就会报错退出。",
+            translated(
+                "{written} is not a file (looked for as {path}): accelerate refuses it before it starts anything."
             ).format(written=written, path=path),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=_CURE,
@@ -47,10 +41,7 @@ class AccelerateConfigFileNotFound(Hazard):
         if found is not None:
             yield self.log_finding(
                 found,
-                Text(
-                    "The file that --config_file names does not exist where accelerate launch runs.",
-                    "--config_file 指定的文件在 accelerate launch 运行处不存在。",
-                ),
+                translated("The file that --config_file names does not exist where accelerate launch runs."),
                 cure=_CURE,
                 certainty=Certainty.CERTAIN,
                 confirm=_CONFIRM,

@@ -1,6 +1,6 @@
 from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Field, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Environment, Field, Findings, Hazard, Run, translated
 
 # accelerate/utils/dataclasses.py, DeepSpeedPlugin._deepspeed_config_checks; with the key of the JSON that says
 # the same.
@@ -40,41 +40,26 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
         names = ", ".join(keys[-1] for keys, _ in wrong)
         in_json = _said_by_json(wrong, run.config)
         yield self.finding(
-            Text(
+            translated(
                 "{file} is given as DeepSpeed config, and accelerate's YAML sets {names} as well: accelerate stops "
-                "with a ValueError, whatever the values.",
-                "已指定 DeepSpeed 配置 {file}，而 accelerate 的 YAML 又设置了 {names}：无论取值如何，accelerate 都会以 "
-                "ValueError 停止。",
+                "with a ValueError, whatever the values."
             ).format(file=json_file.value, names=names),
             certainty=Certainty.LIKELY if only_precision and run.launch is None else Certainty.CERTAIN,
             cure=(
                 (
-                    Text(
-                        "Remove {names} from the YAML: {file} already sets it",
-                        "从 YAML 中删除 {names}：{file} 已有设置",
-                    )
+                    translated("Remove {names} from the YAML: {file} already sets it")
                     if in_json
-                    else Text(
-                        "Remove {names} from the YAML, and say it in {file}",
-                        "从 YAML 中删除 {names}，改在 {file} 中设置",
-                    )
+                    else translated("Remove {names} from the YAML, and say it in {file}")
                 ).format(names=names, file=json_file.value),
-                Text("Or give no DeepSpeed JSON, and keep the YAML", "或不给 DeepSpeed JSON，只保留 YAML"),
+                translated("Or give no DeepSpeed JSON, and keep the YAML"),
             ),
-            spans=(
-                *(field.span() for _, field in wrong),
-                json_file.span(Text("the DeepSpeed config", "DeepSpeed 配置")),
-            ),
+            spans=(*(field.span() for _, field in wrong), json_file.span(translated("the DeepSpeed config"))),
             fixes=fix_of(
-                Text("Remove {names} from the YAML", "从 YAML 中删除 {names}").format(names=names),
+                translated("Remove {names} from the YAML").format(names=names),
                 *(lambda keys=keys: yaml.removing(*keys) for keys, _ in wrong),
                 safe=in_json,
             ),
-            confirm=(
-                Text(
-                    "accelerate launch is not given --mixed_precision", "accelerate launch 没有给出 --mixed_precision"
-                ),
-            )
+            confirm=(translated("accelerate launch is not given --mixed_precision"),)
             if only_precision and run.launch is None
             else (),
         )

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, translated
 
 _MODES = ("cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp")
 _ZERO = (
@@ -18,17 +18,12 @@ class AccelerateLaunchModesExclude(Hazard):
         if len(modes) > 1:
             places = [options.place_of(name) for name in modes]
             yield self.finding(
-                Text(
-                    "accelerate launch gets {modes}, and takes only one of them.",
-                    "accelerate launch 同时得到 {modes}，而它只接受其中一个。",
-                ).format(modes=", ".join(f"--{name}" for name in modes)),
-                cure=Text(
-                    "Keep the one that is meant (--use_deepspeed for ZeRO)", "只保留需要的（ZeRO 用 --use_deepspeed）"
+                translated("accelerate launch gets {modes}, and takes only one of them.").format(
+                    modes=", ".join(f"--{name}" for name in modes)
                 ),
+                cure=translated("Keep the one that is meant (--use_deepspeed for ZeRO)"),
                 spans=tuple(place.span() for place in places if place is not None),
-                fixes=fix_of(
-                    Text("Remove --multi_gpu", "删除 --multi_gpu"), lambda: options.removing("multi_gpu"), safe=False
-                )
+                fixes=fix_of(translated("Remove --multi_gpu"), lambda: options.removing("multi_gpu"), safe=False)
                 if modes == ["multi_gpu", "use_deepspeed"] and options.can_edit("multi_gpu")
                 else (),
             )
@@ -43,13 +38,12 @@ class AccelerateLaunchModesExclude(Hazard):
             return
         places = [options.place_of(name) for name in given]
         yield self.finding(
-            Text(
-                "{given} has no effect: nothing turns DeepSpeed on (--use_deepspeed, or distributed_type: DEEPSPEED).",
-                "{given} 不起作用：没有启用 DeepSpeed（--use_deepspeed，或 distributed_type: DEEPSPEED）。",
+            translated(
+                "{given} has no effect: nothing turns DeepSpeed on (--use_deepspeed, or distributed_type: DEEPSPEED)."
             ).format(given=", ".join(f"--{name}" for name in given)),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
-            cure=Text("Add --use_deepspeed", "加上 --use_deepspeed"),
+            cure=translated("Add --use_deepspeed"),
             spans=tuple(place.span() for place in places if place is not None),
         )
 

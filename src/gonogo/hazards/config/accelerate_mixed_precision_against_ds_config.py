@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate, with_trainer
-from gonogo.hazards.rule import DeepSpeedConfig, Field, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Field, Findings, Hazard, Run, translated
 
 _OTHER = {"fp16": "bf16", "bf16": "fp16", "fp8": "fp16"}
 
@@ -16,18 +16,14 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
         if enabled.truth is not True or config.raw(wanted, "enabled").truth is True:
             return
         yield self.finding(
-            Text(
-                "accelerate is told {wanted}, and the DeepSpeed config has {other} enabled.",
-                "告诉 accelerate 的是 {wanted}，而 DeepSpeed 配置启用了 {other}。",
-            ).format(wanted=wanted, other=other),
-            cure=Text(
-                'Set {other}.enabled to "auto" in the config, or tell accelerate {other}',
-                '在配置中把 {other}.enabled 设为 "auto"，或让 accelerate 用 {other}',
-            ).format(other=other),
-            spans=(enabled.span(), asked.span(Text("requested here", "此处要求"))),
-            fixes=fix_of(
-                Text('Set it to "auto"', '设为 "auto"'), lambda: config.replacing(str(other), "enabled", value="auto")
+            translated("accelerate is told {wanted}, and the DeepSpeed config has {other} enabled.").format(
+                wanted=wanted, other=other
             ),
+            cure=translated('Set {other}.enabled to "auto" in the config, or tell accelerate {other}').format(
+                other=other
+            ),
+            spans=(enabled.span(), asked.span(translated("requested here"))),
+            fixes=fix_of(translated('Set it to "auto"'), lambda: config.replacing(str(other), "enabled", value="auto")),
         )
 
 

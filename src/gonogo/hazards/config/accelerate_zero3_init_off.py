@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 
 class AccelerateZero3InitOff(Hazard):
@@ -17,23 +17,18 @@ class AccelerateZero3InitOff(Hazard):
         version = environment.field("accelerate")
         stage = yaml.get("deepspeed_config", "zero_stage")
         yield self.finding(
-            Text(
+            translated(
                 "zero3_init_flag is false under ZeRO-3: with accelerate {version} from_pretrained does not partition, "
-                "and each of the node's processes holds the whole model in host memory.",
-                "ZeRO-3 下 zero3_init_flag 为 false：使用 accelerate {version} 时 from_pretrained 不切分参数，节点上每"
-                "个进程都在内存中持有整个模型。",
+                "and each of the node's processes holds the whole model in host memory."
             ).format(version=version.get("< 1.0")),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY if heeds else Certainty.POSSIBLE,
-            cure=Text("Set zero3_init_flag: true", "设 zero3_init_flag: true"),
-            spans=(flag.span(), stage.span(Text("ZeRO-3 is on", "启用了 ZeRO-3")), version.span()),
+            cure=translated("Set zero3_init_flag: true"),
+            spans=(flag.span(), stage.span(translated("ZeRO-3 is on")), version.span()),
             fixes=fix_of(
-                Text("Set it to true", "设为 true"),
+                translated("Set it to true"),
                 lambda: yaml.replacing("deepspeed_config", "zero3_init_flag", value=True),
                 safe=False,
             ),
-            confirm=Text(
-                "accelerate is older than 1.0, and the model is loaded by from_pretrained",
-                "accelerate 早于 1.0，且模型由 from_pretrained 加载",
-            ),
+            confirm=translated("accelerate is older than 1.0, and the model is loaded by from_pretrained"),
         )

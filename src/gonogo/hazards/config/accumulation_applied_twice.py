@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.script.identifiers import uses_name
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 _NAMES = ("accumulation", "accum_steps", "accum_iter", "grad_accum", "grad_acc", "accumulate_steps", "gas")
 
@@ -16,38 +16,31 @@ class AccumulationAppliedTwice(Hazard):
         count = whole_number(steps)
         if count is None or count <= 1:
             return
-        label = Text("the engine accumulates {count} steps", "引擎累积 {count} 步").format(count=count)
+        label = translated("the engine accumulates {count} steps").format(count=count)
         for call in script.calls("*.step", "*.backward"):
             if not _of_engine(call, script):
                 continue
             if call.method == "step" and (test := _modulo(script, call)) is not None:
                 yield self.finding(
-                    Text(
+                    translated(
                         "engine.step() is called only where `{test}`, and the engine itself updates at each {count}th "
-                        "call.",
-                        "engine.step() 仅在 `{test}` 时调用，而引擎自己每 {count} 次调用才更新一次。",
+                        "call."
                     ).format(test=ast.unparse(test)[:80], count=count),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY,
-                    cure=Text(
-                        "Call engine.step() for each micro-batch, or set gradient_accumulation_steps to 1 in the "
-                        "config",
-                        "每个 micro-batch 都调用 engine.step()，或把配置中的 gradient_accumulation_steps 设为 1",
+                    cure=translated(
+                        "Call engine.step() for each micro-batch, or set gradient_accumulation_steps to 1 in the config"
                     ),
                     spans=(call.place.span(), steps.span(label)),
                 )
             elif call.method == "backward" and (divided := _find_loss_division(script, call)) is not None:
                 yield self.finding(
-                    Text(
-                        "The loss is divided here (`{code}`), and engine.backward divides it by {count} again.",
-                        "此处已除过 loss（`{code}`），engine.backward 还会再除以 {count}。",
+                    translated(
+                        "The loss is divided here (`{code}`), and engine.backward divides it by {count} again."
                     ).format(code=ast.unparse(divided)[:80], count=count),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY,
-                    cure=Text(
-                        "Don't divide: engine.backward does it (or pass scale_wrt_gas=False)",
-                        "不要自己除：engine.backward 会除（或传入 scale_wrt_gas=False）",
-                    ),
+                    cure=translated("Don't divide: engine.backward does it (or pass scale_wrt_gas=False)"),
                     spans=(script.place(divided).span(), steps.span(label)),
                 )
 

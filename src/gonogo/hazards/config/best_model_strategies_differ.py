@@ -1,6 +1,6 @@
 from gonogo.evidence.training_arguments import Arguments
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments, with_trainer
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, translated
 
 
 class BestModelStrategiesDiffer(Hazard):
@@ -22,18 +22,17 @@ class BestModelStrategiesDiffer(Hazard):
             # Saving follows the evaluation, unless there is none.
             name, value = ("eval_strategy", saves) if evaluates == "no" else ("save_strategy", evaluates)
             wrong, other, label = (
-                (evaluation, saving, Text("saving", "保存策略"))
+                (evaluation, saving, translated("saving", "strategy"))
                 if evaluates == "no"
-                else (saving, evaluation, Text("evaluation", "评估策略"))
+                else (saving, evaluation, translated("evaluation", "strategy"))
             )
             yield self.finding(
-                Text(
+                translated(
                     'load_best_model_at_end with evaluation by "{evaluates}" and saving by "{saves}": transformers '
-                    "refuses it.",
-                    'load_best_model_at_end 而评估策略为 "{evaluates}"、保存策略为 "{saves}"：transformers 会拒绝。',
+                    "refuses it."
                 ).format(evaluates=evaluates, saves=saves),
                 certainty=Certainty.CERTAIN if given or with_plain_arguments(run) else Certainty.LIKELY,
-                cure=(Text('Write {name}="{value}"', '写 {name}="{value}"').format(name=name, value=value), _DROP),
+                cure=(translated('Write {name}="{value}"').format(name=name, value=value), _DROP),
                 spans=(wrong.span(), best.span(), other.span(label)),
             )
         elif evaluates == "steps":
@@ -54,31 +53,29 @@ class BestModelStrategiesDiffer(Hazard):
         if (round(save_steps * 1e6) % round(steps * 1e6) == 0) if ratio or min(steps, save_steps) >= 1 else False:
             return
         yield self.finding(
-            Text(
+            translated(
                 "load_best_model_at_end saves every {saved} steps and evaluates every {every}: "
                 "{saved} is not a multiple "
-                "of {every}, which transformers refuses.",
-                "load_best_model_at_end 每 {saved} 步保存、每 {every} 步评估：{saved} 不是 {every} 的整数倍，"
-                "transformers 会拒绝。",
+                "of {every}, which transformers refuses."
             ).format(saved=save_steps, every=steps),
             certainty=Certainty.CERTAIN
             if (not every.absent and not saved.absent) or with_plain_arguments(run)
             else Certainty.LIKELY,
             cure=(
-                Text("Write save_steps={fits}, a multiple of {every}", "写 save_steps={fits}（{every} 的倍数）").format(
+                translated("Write save_steps={fits}, a multiple of {every}").format(
                     fits=f"{max(1, save_steps // steps) * steps:g}", every=f"{steps:g}"
                 ),
                 _DROP,
             ),
             spans=(
                 (saved if not saved.absent else best).span(),
-                every.span(Text("evaluated every {every} steps", "每 {every} 步评估").format(every=steps)),
+                every.span(translated("evaluated every {every} steps").format(every=steps)),
                 best.span() if not saved.absent else None,
             ),
         )
 
 
-_DROP = Text("Or drop load_best_model_at_end", "或去掉 load_best_model_at_end")
+_DROP = translated("Or drop load_best_model_at_end")
 
 
 def _first(arguments: Arguments, *names: str) -> Field:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Pattern, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Pattern, Run, Script, Severity, translated
 
 _SAVED = Pattern(r"saved metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")
 _RECOMPUTED = Pattern(r"recomputed metadata: \{'shape': torch\.Size\(\[([\d, ]+)\]\)")
@@ -21,22 +21,18 @@ class CacheWithGradientCheckpointing(Hazard):
             if _one_doubled(_sizes(before.group(1)), _sizes(again.group(1))):
                 yield self.log_finding(
                     after,
-                    Text(
+                    translated(
                         "A tensor of {saved} was {again} when its layer ran again: the key-value cache had grown a "
                         "second "
-                        "time.",
-                        "张量 {saved} 在该层重算时变为 {again}：键值缓存又增长了一次。",
+                        "time."
                     ).format(saved=f"[{before.group(1)}]", again=f"[{again.group(1)}]"),
-                    cure=Text(
+                    cure=translated(
                         "model.config.use_cache = False for the training (for a vision-language model in its "
                         "text_config "
-                        "too), or pass use_cache=False to forward",
-                        "训练时设 model.config.use_cache = False（视觉语言模型的 text_config 也要设），或向 "
-                        "forward 传入 "
-                        "use_cache=False",
+                        "too), or pass use_cache=False to forward"
                     ),
                     certainty=Certainty.LIKELY,
-                    confirm=Text("model.config.use_cache is True", "model.config.use_cache 为 True"),
+                    confirm=translated("model.config.use_cache is True"),
                 )
                 return
 
@@ -52,14 +48,11 @@ class CacheWithGradientCheckpointing(Hazard):
             if trains is not None and node.lineno > trains:
                 continue
             yield self.finding(
-                Text(
-                    "use_cache is set to True for a model that trains with gradient checkpointing.",
-                    "模型使用梯度检查点训练，却把 use_cache 设为 True。",
-                ),
+                translated("use_cache is set to True for a model that trains with gradient checkpointing."),
                 severity=Severity.NOTE,
                 certainty=Certainty.LIKELY,
-                cure=Text("Set it to False for the training", "训练时设为 False"),
-                spans=(field.span(), on.span(Text("gradients are checkpointed", "打开了梯度检查点"))),
+                cure=translated("Set it to False for the training"),
+                spans=(field.span(), on.span(translated("gradients are checkpointed"))),
                 fixes=_switching_off(script, node),
             )
 
@@ -75,7 +68,7 @@ def _one_doubled(saved: list[int], again: list[int]) -> bool:
 
 
 def _switching_off(script: Script, node: ast.expr) -> tuple[Fix, ...]:
-    return fix_of(Text("Set it to False", "设为 False"), lambda: script.replacing(node, "False"), safe=False)
+    return fix_of(translated("Set it to False"), lambda: script.replacing(node, "False"), safe=False)
 
 
 def _switched_on(script: Script) -> Iterator[tuple[Field, ast.expr]]:

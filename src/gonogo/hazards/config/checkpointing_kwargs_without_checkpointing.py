@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import mentions, with_plain_arguments, with_trainer
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 
 class CheckpointingKwargsWithoutCheckpointing(Hazard):
@@ -16,20 +16,15 @@ class CheckpointingKwargsWithoutCheckpointing(Hazard):
         if mentions(run, "gradient_checkpointing_enable", "gradient_checkpointing = True", "prepare_model_for_kbit"):
             return
         yield self.finding(
-            Text(
+            translated(
                 "gradient_checkpointing_kwargs is given, and gradient_checkpointing is {state}: nothing is "
-                "checkpointed.",
-                "给了 gradient_checkpointing_kwargs，而 gradient_checkpointing {state}：梯度检查点并未启用。",
-            ).format(
-                state=Text("not given (false by default)", "没有给出（默认 false）")
-                if on.absent
-                else Text("false", "为 false")
-            ),
+                "checkpointed."
+            ).format(state=translated("not given (false by default)") if on.absent else translated("false")),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=(
-                Text("Pass gradient_checkpointing=True as well", "同时传入 gradient_checkpointing=True"),
-                Text("Or remove gradient_checkpointing_kwargs", "或去掉 gradient_checkpointing_kwargs"),
+                translated("Pass gradient_checkpointing=True as well"),
+                translated("Or remove gradient_checkpointing_kwargs"),
             ),
-            spans=(kwargs.span(), on.span(Text("switched off here", "此处关闭"))),
+            spans=(kwargs.span(), on.span(translated("switched off here"))),
         )

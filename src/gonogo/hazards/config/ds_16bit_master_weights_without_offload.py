@@ -1,5 +1,5 @@
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
-from gonogo.hazards.rule import Text
+from gonogo.hazards.rule import translated
 
 
 class Ds16bitMasterWeightsWithoutOffload(ConfigHazard):
@@ -8,4 +8,4 @@ class Ds16bitMasterWeightsWithoutOffload(ConfigHazard):
         device = at.config.offload("optimizer")
         if not device.known or (at.config.zero_stage and device.value != "none"):
             return None
-        return {"device": Text("the GPU", "GPU") if device.value == "none" else device.value}
+        return {"device": translated("the GPU") if device.value == "none" else device.value}

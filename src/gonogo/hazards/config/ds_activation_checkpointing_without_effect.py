@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.deepspeed_settings import key_spot
 from gonogo.hazards.facts.how_it_trains import fix_of, mentions, with_trainer
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 _ASKS = ("partition_activations", "cpu_checkpointing", "contiguous_memory_optimization")
 
@@ -13,20 +13,16 @@ class DsActivationCheckpointingWithoutEffect(Hazard):
             return
         checkpointing = run.arguments.get("gradient_checkpointing").truth
         yield self.finding(
-            Text(
+            translated(
                 "activation_checkpointing asks for {asked}, which transformers' models do not use: the section has no "
-                "effect.",
-                "activation_checkpointing 要求 {asked}，而 transformers 的模型不使用它：该段不起作用。",
+                "effect."
             ).format(asked=", ".join(asked)),
             severity=Severity.NOTE,
             cure=(
-                Text("Remove the section", "去掉该段")
+                translated("Remove the section")
                 if checkpointing
-                else Text(
-                    "Use --gradient_checkpointing true, and remove the section",
-                    "使用 --gradient_checkpointing true，并去掉该段",
-                )
+                else translated("Use --gradient_checkpointing true, and remove the section")
             ),
             spans=key_spot(config, "activation_checkpointing"),
-            fixes=fix_of(Text("remove the section", "去掉该段"), lambda: config.removing("activation_checkpointing")),
+            fixes=fix_of(translated("remove the section"), lambda: config.removing("activation_checkpointing")),
         )

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from gonogo.hazards.facts.how_it_trains import fix_of, in_own_loop, mentions
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text, translated
 
 _FATAL = (("train_batch_size",), ("train_micro_batch_size_per_gpu",), ("gradient_accumulation_steps",))
 
@@ -22,31 +22,24 @@ class DsAutoValuesInOwnLoop(Hazard):
         total = [keys for keys, _ in wrong if keys == ("train_batch_size",)]
         call = next(call for script in run.scripts for call in script.calls("deepspeed.initialize"))
         yield self.finding(
-            Text(
+            translated(
                 '{names}: "auto" reaches DeepSpeed as is, since the program calls deepspeed.initialize '
-                "itself and uses neither the Trainer nor accelerate.",
-                '{names}："auto" 会原样到达 DeepSpeed，因为程序自己调用 deepspeed.initialize，没有使用 '
-                "Trainer 或 accelerate。",
+                "itself and uses neither the Trainer nor accelerate."
             ).format(names=names),
             severity=Severity.ERROR if fatal else Severity.WARNING,
             certainty=Certainty.POSSIBLE if filled else Certainty.CERTAIN if fatal else Certainty.LIKELY,
             cure=tuple(_cures([keys for keys, _ in wrong], config)),
             spans=(
                 *(field.span() for _, field in (fatal or wrong)),
-                call.place.span(Text("given to DeepSpeed here", "在此处交给 DeepSpeed")),
+                call.place.span(translated("given to DeepSpeed here")),
             ),
             fixes=fix_of(
-                Text("Remove train_batch_size: DeepSpeed computes it", "删除 train_batch_size，由 DeepSpeed 计算"),
+                translated("Remove train_batch_size: DeepSpeed computes it"),
                 lambda: config.removing("train_batch_size"),
             )
             if total and len(wrong) == 1 and config.raw("train_micro_batch_size_per_gpu").number
             else (),
-            confirm=(
-                Text(
-                    "The program does not replace the values before deepspeed.initialize",
-                    "程序没有在 deepspeed.initialize 之前替换这些值",
-                ),
-            )
+            confirm=(translated("The program does not replace the values before deepspeed.initialize"),)
             if filled
             else (),
         )
@@ -55,10 +48,10 @@ class DsAutoValuesInOwnLoop(Hazard):
 def _cures(wrong: list[tuple[str, ...]], config: DeepSpeedConfig) -> Iterator[Text]:
     computed = ("train_batch_size",) if config.raw("train_micro_batch_size_per_gpu").known else None
     if computed in wrong:
-        yield Text("Leave train_batch_size out: DeepSpeed computes it", "去掉 train_batch_size，由 DeepSpeed 计算")
+        yield translated("Leave train_batch_size out: DeepSpeed computes it")
     switches = [".".join(keys) for keys in wrong if keys[-1] == "enabled"]
     if switches:
-        yield Text("Write true or false for {names}", "为 {names} 写 true 或 false").format(names=", ".join(switches))
+        yield translated("Write true or false for {names}").format(names=", ".join(switches))
     others = [".".join(keys) for keys in wrong if keys != computed and keys[-1] != "enabled"]
     if others:
-        yield Text("Write the value itself for {names}", "为 {names} 写出具体的值").format(names=", ".join(others))
+        yield translated("Write the value itself for {names}").format(names=", ".join(others))

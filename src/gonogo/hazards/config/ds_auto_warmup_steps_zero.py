@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_plain_arguments
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _KEYS = ("scheduler", "params", "warmup_num_steps")
 _SCHEDULES = ("WarmupLR", "WarmupDecayLR")
@@ -19,23 +19,18 @@ class DsAutoWarmupStepsZero(Hazard):
         deepspeed = run.environment.field("deepspeed")
         transformers = run.environment.field("transformers")
         yield self.finding(
-            Text(
+            translated(
                 'warmup_num_steps is "auto", transformers {transformers} fills in 0 where no warm-up is requested, '
-                "and DeepSpeed {deepspeed} refuses that (any since 0.19.6).",
-                'warmup_num_steps 为 "auto"，没有要求预热时 transformers {transformers} 会填入 0，而 DeepSpeed '
-                "{deepspeed}（0.19.6 及以上）拒绝 0。",
+                "and DeepSpeed {deepspeed} refuses that (any since 0.19.6)."
             ).format(transformers=transformers.get("<5.20"), deepspeed=deepspeed.get(">=0.19.6")),
             certainty=Certainty.LIKELY,
             cure=(
-                Text("Give --warmup_steps, or write 1 or more", "给出 --warmup_steps，或写 1 或更大的数"),
-                Text(
-                    'Or remove the "scheduler" block, or upgrade transformers',
-                    '或删除 "scheduler" 段，或升级 transformers',
-                ),
+                translated("Give --warmup_steps, or write 1 or more"),
+                translated('Or remove the "scheduler" block, or upgrade transformers'),
             ),
-            spans=(steps.span(), deepspeed.span(Text("refuses 0", "拒绝 0")), transformers.span()),
-            fixes=fix_of(Text("Write 1", "写成 1"), lambda: config.replacing(*_KEYS, value=1), safe=False),
-            confirm=Text("The log has warmup_num_steps=0", "日志中 warmup_num_steps=0"),
+            spans=(steps.span(), deepspeed.span(translated("refuses 0")), transformers.span()),
+            fixes=fix_of(translated("Write 1"), lambda: config.replacing(*_KEYS, value=1), safe=False),
+            confirm=translated("The log has warmup_num_steps=0"),
         )
 
     def _fills_in_zero(self, run: Run) -> bool:

@@ -21,6 +21,7 @@ from gonogo.hazards.rule import (
     RehearsalRecord,
     Run,
     Text,
+    translated,
 )
 
 _IDENTITY = "Check batch related parameters. train_batch_size is not equal to"
@@ -58,26 +59,22 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             numbers = _NUMBERS.search(message)
             seen = int(numbers.group(4)) if numbers else record.world_size
             cure = [
-                Text(
-                    'Set train_batch_size to {value}, or to "auto" under the Trainer, or leave it out',
-                    '把 train_batch_size 设为 {value}，在 Trainer 下设为 "auto"，或不写它',
-                ).format(value=_right_value(numbers, record.world_size))
+                translated('Set train_batch_size to {value}, or to "auto" under the Trainer, or leave it out').format(
+                    value=_right_value(numbers, record.world_size)
+                )
             ]
             if seen != record.world_size:
                 cure.insert(
                     0,
-                    Text(
+                    translated(
                         "DeepSpeed sees {seen} process(es) of {world}: initialise torch.distributed first (build "
-                        "TrainingArguments before from_pretrained) and start with deepspeed or torchrun",
-                        "DeepSpeed 只看到 {world} 个进程中的 {seen} 个：先初始化 torch.distributed（在 from_pretrained "
-                        "之前建立 TrainingArguments），并用 deepspeed 或 torchrun 启动",
+                        "TrainingArguments before from_pretrained) and start with deepspeed or torchrun"
                     ).format(seen=seen, world=record.world_size),
                 )
             yield self.finding(
-                Text(
-                    "The launch starts {world} process(es). DeepSpeed: {message}",
-                    "此次启动共有 {world} 个进程。DeepSpeed 的原话：{message}",
-                ).format(world=record.world_size, message=shorten(message)),
+                translated("The launch starts {world} process(es). DeepSpeed: {message}").format(
+                    world=record.world_size, message=shorten(message)
+                ),
                 cure=tuple(cure),
                 spans=failure_places(failed.failure),
                 ranks=failed.ranks,
@@ -101,23 +98,19 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         message = matched_text(log, evidence)
         numbers = _NUMBERS.search(message)
         if numbers is None and "has to be greater" in message:
-            cause = Text(
+            cause = translated(
                 "train_batch_size is smaller than the number of processes times the other number: DeepSpeed divides it "
-                "and is left with 0. It says: {message}",
-                "train_batch_size 小于进程数与另一个数之积：DeepSpeed 做除法后得到 0。原话：{message}",
+                "and is left with 0. It says: {message}"
             ).format(message=shorten(message))
         else:
-            cause = Text(
+            cause = translated(
                 "DeepSpeed's three batch sizes are not consistent{numbers}. The last number is the world size that "
-                "DeepSpeed sees.",
-                "DeepSpeed 的三个 batch size 不满足等式{numbers}。最后一个数是 DeepSpeed 看到的 world size。",
+                "DeepSpeed sees."
             ).format(numbers=f" ({numbers.group(0)})" if numbers else "")
         cure = [
-            Text(
+            translated(
                 'Set train_batch_size to "auto" under the Trainer, or leave it out: DeepSpeed then computes '
-                "micro-batch * accumulation * world size",
-                '在 Trainer 下把 train_batch_size 设为 "auto"，或不写它：DeepSpeed 会按 micro-batch * 梯度累积 * '
-                "world size 计算",
+                "micro-batch * accumulation * world size"
             )
         ]
         shared = _SHARED_WORLD.search(message) or log_mentions(log, _SHARES_SAMPLES)
@@ -126,11 +119,9 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         elif numbers and int(numbers.group(4)) == 1:
             cure.insert(
                 0,
-                Text(
+                translated(
                     "If more than one GPU is meant: DeepSpeed sees one process. Start with deepspeed, torchrun or "
-                    "accelerate launch, and build TrainingArguments before from_pretrained",
-                    "若本应使用多张 GPU：DeepSpeed 只看到一个进程。请用 deepspeed、torchrun 或 accelerate launch 启动，"
-                    "并在 from_pretrained 之前建立 TrainingArguments",
+                    "accelerate launch, and build TrainingArguments before from_pretrained"
                 ),
             )
         yield self.log_finding(evidence, cause, cure=tuple(cure))
@@ -140,27 +131,23 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         changed = mentions(run, '"train_batch_size"', "'train_batch_size'")
         world = run.launch.world_size if run.launch is not None else Field.missing()
         if broken.world is None:
-            cause = Text(
+            cause = translated(
                 "train_batch_size = {train} is not a multiple of micro-batch * accumulation "
                 "({inequality}), so no number "
-                "of GPUs fits.",
-                "train_batch_size = {train} 不是 micro-batch * 梯度累积的整数倍（{inequality}），任何 GPU 数量都不成立"
-                "。",
+                "of GPUs fits."
             )
         else:
-            cause = Text(
+            cause = translated(
                 "The launch starts {world} process(es), and train_batch_size = micro-batch * accumulation * processes "
-                "does not hold: {inequality}.",
-                "此次启动共有 {world} 个进程，而等式 train_batch_size = micro-batch * 梯度累积 * 进程数不成立："
-                "{inequality}。",
+                "does not hold: {inequality}."
             )
         spans = [broken.train.span()]
         if broken.micro is not None:
-            spans.append(broken.micro.span(Text("the micro-batch", "micro-batch 大小")))
+            spans.append(broken.micro.span(translated("the micro-batch")))
         if broken.accumulation is not None:
-            spans.append(broken.accumulation.span(Text("the accumulation", "梯度累积")))
+            spans.append(broken.accumulation.span(translated("the accumulation")))
         if broken.world is not None:
-            label = Text("starts {world} process(es)", "启动 {world} 个进程").format(world=broken.world)
+            label = translated("starts {world} process(es)").format(world=broken.world)
             spans.append(world.span(label))
         return self.finding(
             cause.format(train=broken.train.value, world=broken.world, inequality=broken.inequality),
@@ -168,20 +155,13 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             cure=_cure(broken, config),
             spans=tuple(spans),
             fixes=(*_accumulating(broken, config, run), *_fixes(config, run)),
-            confirm=(
-                Text(
-                    "The script leaves the config's train_batch_size as it is", "脚本没有改写配置中的 train_batch_size"
-                ),
-            )
-            if changed
-            else (),
+            confirm=(translated("The script leaves the config's train_batch_size as it is"),) if changed else (),
         )
 
 
-_SHARED_CURE = Text(
+_SHARED_CURE = translated(
     "The processes share samples (sequence or tensor parallelism): DeepSpeed counts processes ÷ that size. Compute "
-    "train_batch_size so, or leave it out",
-    "各进程共享样本（序列或张量并行）：DeepSpeed 按 进程数 ÷ 该并行度 计数。请据此计算 train_batch_size，或不写它",
+    "train_batch_size so, or leave it out"
 )
 
 
@@ -257,10 +237,9 @@ def _all_ranks_share_data(config: DeepSpeedConfig, run: Run) -> bool:
 def _cure(broken: _Broken, config: DeepSpeedConfig) -> Text:
     micro, accumulation = number_in(config, _MICRO), number_in(config, _ACCUMULATION)
     if broken.world and micro is not None and accumulation is not None:
-        return Text(
+        return translated(
             'Leave train_batch_size out ("auto" under the Trainer), or set it to {right} = {micro} * {accumulation} '
-            "* {world}",
-            '不写 train_batch_size（Trainer 下设为 "auto"），或设为 {right} = {micro} * {accumulation} * {world}',
+            "* {world}"
         ).format(
             right=micro.value * accumulation.value * broken.world,
             micro=micro.value,
@@ -269,23 +248,21 @@ def _cure(broken: _Broken, config: DeepSpeedConfig) -> Text:
         )
     if broken.world and micro is None:  # left out as well, DeepSpeed would have nothing to compute it from
         step = broken.world * (accumulation.value if accumulation is not None else 1)
-        return Text(
-            "Write a multiple of {step}, such as {next}, or train_micro_batch_size_per_gpu in its place",
-            "写 {step} 的倍数，例如 {next}，或改写 train_micro_batch_size_per_gpu",
+        return translated(
+            "Write a multiple of {step}, such as {next}, or train_micro_batch_size_per_gpu in its place"
         ).format(step=step, next=-(-broken.train.value // step) * step)
-    return Text(
+    return translated(
         'Leave train_batch_size out ("auto" under the Trainer): DeepSpeed computes it from the micro-batch, the '
-        "accumulation and the number of processes",
-        '不写 train_batch_size（Trainer 下设为 "auto"）：DeepSpeed 会由 micro-batch、梯度累积和进程数算出它',
+        "accumulation and the number of processes"
     )
 
 
 def _fixes(config: DeepSpeedConfig, run: Run) -> tuple[Fix, ...]:
     if with_accelerate(run):
-        title = Text('Set train_batch_size to "auto"', '把 train_batch_size 设为 "auto"')
+        title = translated('Set train_batch_size to "auto"')
         return fix_of(title, lambda: config.replacing(_TRAIN, value="auto"))
     if number_in(config, _MICRO) is not None:
-        title = Text("Remove train_batch_size: DeepSpeed computes it", "删除 train_batch_size，由 DeepSpeed 计算")
+        title = translated("Remove train_batch_size: DeepSpeed computes it")
         return fix_of(title, lambda: config.removing(_TRAIN), safe=number_in(config, _ACCUMULATION) is not None)
     return ()
 
@@ -296,8 +273,7 @@ def _accumulating(broken: _Broken, config: DeepSpeedConfig, run: Run) -> tuple[F
     if micro is None or not broken.world or with_accelerate(run) or broken.train.value % (micro.value * broken.world):
         return ()
     steps = broken.train.value // (micro.value * broken.world)
-    title = Text(
-        "Accumulate {steps} micro-batches: {train} samples per step on {world} ranks",
-        "累积 {steps} 个 micro-batch：在 {world} 个 rank 上每步 {train} 个样本",
-    ).format(steps=steps, train=broken.train.value, world=broken.world)
+    title = translated("Accumulate {steps} micro-batches: {train} samples per step on {world} ranks").format(
+        steps=steps, train=broken.train.value, world=broken.world
+    )
     return fix_of(title, lambda: config.inserting(_ACCUMULATION, value=steps), safe=False)

@@ -2,7 +2,7 @@ from collections.abc import Mapping
 
 from gonogo.hazards.facts.deepspeed_settings import newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _LOSS_SCALE = (
     *("loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis", "min_loss_scale"),
@@ -22,23 +22,15 @@ class DsBf16WithLossScaleKeys(Hazard):
             return
         left = {key: value for key, value in section.value.items() if key not in _LOSS_SCALE}
         yield self.finding(
-            Text(
-                "The bf16 section holds {keys}, which belong to fp16: DeepSpeed from 0.17.2 on refuses them{version}.",
-                "bf16 段中有属于 fp16 的 {keys}：DeepSpeed 自 0.17.2 起会拒绝{version}。",
+            translated(
+                "The bf16 section holds {keys}, which belong to fp16: DeepSpeed from 0.17.2 on refuses them{version}."
             ).format(
                 keys=", ".join(extra),
-                version=Text(", and the run has {version}", "，而这次运行使用 {version}").format(
-                    version=version_words(run)
-                )
-                if refused
-                else "",
+                version=translated(", and the run has {version}").format(version=version_words(run)) if refused else "",
             ),
             certainty=Certainty.CERTAIN if refused else Certainty.POSSIBLE,
-            cure=Text('Leave only "enabled" in bf16', "bf16 段只保留 “enabled”"),
+            cure=translated('Leave only "enabled" in bf16'),
             spans=tuple(span_in(config, "bf16", key) for key in extra),
-            confirm=() if refused else (Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),),
-            fixes=fix_of(
-                Text("remove what bf16 has no use for", "去掉 bf16 用不到的键"),
-                lambda: config.replacing("bf16", value=left),
-            ),
+            confirm=() if refused else (translated("Which DeepSpeed the run has"),),
+            fixes=fix_of(translated("remove what bf16 has no use for"), lambda: config.replacing("bf16", value=left)),
         )

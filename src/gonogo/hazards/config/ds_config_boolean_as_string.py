@@ -2,17 +2,15 @@ from functools import partial
 
 from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 _TOP_LEVEL = (
     *("wall_clock_breakdown", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "prescale_gradients"),
     *("memory_breakdown", "dump_state", "disable_allgather"),
 )
-_REFUSED = Text("the run stops at the start, since it is not the boolean", "它不是布尔值，运行一开始就会停止")
-_TAKEN_FOR_TRUE = Text(
-    "a string counts as true, so it switches on what it should switch off", "字符串一律视为真，想关闭的反而被开启"
-)
-_ONLY_BY_CHANCE = Text("it counts as true only because every string does", "它被视为真，只是因为任何字符串都如此")
+_REFUSED = translated("the run stops at the start, since it is not the boolean")
+_TAKEN_FOR_TRUE = translated("a string counts as true, so it switches on what it should switch off")
+_ONLY_BY_CHANCE = translated("it counts as true only because every string does")
 
 
 class DsConfigBooleanAsString(Hazard):
@@ -32,18 +30,16 @@ class DsConfigBooleanAsString(Hazard):
             severity = Severity.ERROR if refused or wrong else Severity.WARNING
             value = word == "true"
             yield self.finding(
-                Text('"{key}" is the string {text}: {consequence}.', "“{key}” 是字符串 {text}：{consequence}。").format(
+                translated('"{key}" is the string {text}: {consequence}.').format(
                     key=dotted(keys),
                     text=as_json(field.value),
                     consequence=_REFUSED if refused else _TAKEN_FOR_TRUE if wrong else _ONLY_BY_CHANCE,
                 ),
                 certainty=certainty,
                 severity=severity,
-                cure=Text("Write {word} without quotes", "写成不带引号的 {word}").format(word=word),
+                cure=translated("Write {word} without quotes").format(word=word),
                 spans=span_in(config, *keys),
                 fixes=fix_of(
-                    Text("take the quotes off", "去掉引号"),
-                    partial(config.replacing, *keys, value=value),
-                    safe=not wrong,
+                    translated("take the quotes off"), partial(config.replacing, *keys, value=value), safe=not wrong
                 ),
             )

@@ -6,7 +6,7 @@ from typing import Any
 from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.deepspeed_settings import ZERO, key_spot, read_by_json, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Edit, Findings, Hazard, Run, Severity, translated
 
 _REPLACED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "cpu_offload": ("offload_optimizer", lambda _: {"device": "cpu"}),
@@ -37,34 +37,26 @@ class DsConfigDeprecatedKey(Hazard):
                 whole = value_of(field.value)
                 makers = [partial(_in_place, config, old, new, whole)]
             if both:
-                cause = Text(
-                    '"{old}" is the old name of "{new}", and both are given: DeepSpeed refuses that.',
-                    "“{old}” 是 “{new}” 的旧名称，两者同时给出：DeepSpeed 会拒绝。",
-                )
+                cause = translated('"{old}" is the old name of "{new}", and both are given: DeepSpeed refuses that.')
             elif lost:
-                cause = Text(
+                cause = translated(
                     '"{old}" is the old name of "{new}": DeepSpeed still translates it, but transformers and '
-                    "accelerate, which read this config first, do not see it.",
-                    "“{old}” 是 “{new}” 的旧名称：DeepSpeed 仍会翻译，但先读取此配置的 transformers 与 accelerate 看不"
-                    "到它。",
+                    "accelerate, which read this config first, do not see it."
                 )
             else:
-                cause = Text('"{old}" is the old name of "{new}".', "“{old}” 是 “{new}” 的旧名称。")
+                cause = translated('"{old}" is the old name of "{new}".')
             yield self.finding(
                 cause.format(old=old, new=new),
                 severity=Severity.ERROR if both else Severity.WARNING if lost else Severity.NOTE,
                 cure=(
-                    Text("Remove {old}", "去掉 {old}").format(old=old)
+                    translated("Remove {old}").format(old=old)
                     if both
-                    else Text('Write "{new}": {value}', "改写为 “{new}”: {value}").format(
+                    else translated('Write "{new}": {value}').format(
                         new=new, value=as_json(value_of(field.value)) if field.truth else as_json(field.value)
                     )
                 ),
                 spans=(span_in(config, ZERO, old), key_spot(config, ZERO, new) if both else None),
                 fixes=fix_of(
-                    (Text("remove {old}", "去掉 {old}") if both else Text("use {new}", "使用 {new}")).format(
-                        old=old, new=new
-                    ),
-                    *makers,
+                    (translated("remove {old}") if both else translated("use {new}")).format(old=old, new=new), *makers
                 ),
             )

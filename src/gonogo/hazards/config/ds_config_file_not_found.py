@@ -5,7 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.paths import is_folder, may_exist
-from gonogo.hazards.rule import Certainty, Edit, Field, Finding, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Edit, Field, Finding, Findings, Hazard, Launch, Pattern, Run, translated
 
 _REFUSED = (
     "Expected a string path to an existing deepspeed config",
@@ -49,25 +49,22 @@ class DsConfigFileNotFound(Hazard):
         edit = _naming(launch, field, new) if alike and not os.path.isabs(written) else None
         sure = typed or launch.cwd_known
         yield self.finding(
-            Text(
+            translated(
                 "{written} is not a file (looked for as {path}). transformers and DeepSpeed "
                 "then take the name for base64 "
-                "text and fail while decoding it.",
-                "{written} 不是文件（按 {path} 查找）。transformers 与 DeepSpeed 会把这个名字当作 base64 文本解码，从而"
-                "失败。",
+                "text and fail while decoding it."
             ).format(written=written, path=path),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY if alike else Certainty.POSSIBLE,
             cure=(
-                Text("Write {new}, which is there", "改为 {new}：该文件存在").format(new=new)
+                translated("Write {new}, which is there").format(new=new)
                 if alike
-                else Text(
-                    "Give the path of an existing file, absolute or from the folder that the command runs in",
-                    "给出确实存在的文件：绝对路径，或相对于命令运行目录的路径",
+                else translated(
+                    "Give the path of an existing file, absolute or from the folder that the command runs in"
                 )
             ),
             spans=field.span(),
-            fixes=self.fix(Text("Name {new}", "改为 {new}").format(new=new), edit, safe=False) if edit else None,
-            confirm=() if sure else (Text("ls PATH fails in the launch's directory", "在启动目录中 ls 该路径会失败"),),
+            fixes=self.fix(translated("Name {new}").format(new=new), edit, safe=False) if edit else None,
+            confirm=() if sure else (translated("ls PATH fails in the launch's directory"),),
         )
 
     log_words = (*_REFUSED, "urlsafe_b64decode", "Incorrect padding", "Invalid base64-encoded string")
@@ -101,17 +98,15 @@ class DsConfigFileNotFound(Hazard):
     def _found(self, evidence: LoggedError | LogLine, path: str | None, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
-                "{path} is not a file where the program runs, so it was taken for base64 text or not found at all.",
-                "在程序运行处找不到文件：{path}。它因此被当作 base64 文本，或直接报告找不到。",
-            ).format(path=path or Text("The DeepSpeed config that was given", "所给的 DeepSpeed 配置")),
-            cure=Text(
+            translated(
+                "{path} is not a file where the program runs, so it was taken for base64 text or not found at all."
+            ).format(path=path or translated("The DeepSpeed config that was given")),
+            cure=translated(
                 "Give the absolute path of an existing file (on every node); check with ls in the working directory of "
-                "the launch",
-                "给出确实存在的绝对路径（每个节点都要有）；在启动时的工作目录中用 ls 核对",
+                "the launch"
             ),
             certainty=certainty,
-            confirm=Text("ls PATH fails in the launch's directory", "在启动目录中 ls 该路径会失败"),
+            confirm=translated("ls PATH fails in the launch's directory"),
         )
 
 

@@ -17,6 +17,7 @@ from gonogo.hazards.rule import (
     Script,
     Severity,
     Text,
+    translated,
 )
 
 _KEY = "stage3_prefetch_bucket_size"
@@ -26,7 +27,7 @@ _SIZES = (
     *(_KEY, "stage3_param_persistence_threshold", "stage3_max_live_parameters", "stage3_max_reuse_distance"),
     *("reduce_bucket_size", "allgather_bucket_size", "sub_group_size"),
 )
-_SINCE = Text("DeepSpeed 0.15 and later take no fraction here", "DeepSpeed 0.15 及以上在此不接受小数")
+_SINCE = translated("DeepSpeed 0.15 and later take no fraction here")
 
 
 class DsConfigFloatPrefetchBucket(Hazard):
@@ -41,21 +42,20 @@ class DsConfigFloatPrefetchBucket(Hazard):
             if not isinstance(value, float) or not abs(value) < 1e18 or value == int(value):
                 continue
             yield self.finding(
-                Text(
-                    "{name} is {value}: DeepSpeed since 0.15 takes only an integer.",
-                    "{name} 为 {value}：DeepSpeed 自 0.15 起只接受整数。",
-                ).format(name=name, value=value),
+                translated("{name} is {value}: DeepSpeed since 0.15 takes only an integer.").format(
+                    name=name, value=value
+                ),
                 certainty=Certainty.CERTAIN if checked else Certainty.LIKELY,
                 cure=(
-                    Text("Write {whole}, without a fraction", "写成不带小数的 {whole}").format(whole=int(value)),
-                    Text('Or pip install "deepspeed<0.15"', '或 pip install "deepspeed<0.15"'),
+                    translated("Write {whole}, without a fraction").format(whole=int(value)),
+                    translated('Or pip install "deepspeed<0.15"'),
                 ),
                 spans=(field.span(), run.environment.field("deepspeed").span(_SINCE)),
                 fixes=fix_of(
-                    Text("Round it down to {whole}", "向下取整为 {whole}").format(whole=int(value)),
+                    translated("Round it down to {whole}").format(whole=int(value)),
                     partial(config.replacing, "zero_optimization", name, value=int(value)),
                 ),
-                confirm=(Text("DeepSpeed is 0.15 or later", "DeepSpeed 为 0.15 或以上"),) if not checked else (),
+                confirm=(translated("DeepSpeed is 0.15 or later"),) if not checked else (),
             )
         if checked and config.zero_stage == 3 and with_trainer(run) is not False:
             yield from self._computed(config, run)
@@ -73,24 +73,19 @@ class DsConfigFloatPrefetchBucket(Hazard):
                 if name not in _SIZES or not _is_fraction(value):
                     continue
                 yield self.finding(
-                    Text(
+                    translated(
                         "{name} is computed as `{code}`, a float with a fraction for most hidden sizes: DeepSpeed "
-                        "since 0.15 takes only an integer.",
-                        "{name} 由 `{code}` 算出，对多数 hidden size 都是带小数的浮点数：DeepSpeed 自 0.15 起只接受整数"
-                        "。",
+                        "since 0.15 takes only an integer."
                     ).format(name=name, code=ast.unparse(value)[:80]),
                     certainty=Certainty.LIKELY,
                     severity=Severity.ERROR if checked else Severity.WARNING,
-                    cure=Text("Wrap it into int(...)", "用 int(...) 取整"),
+                    cure=translated("Wrap it into int(...)"),
                     spans=(script.place(value).span(), run.environment.field("deepspeed").span(_SINCE)),
                     fixes=fix_of(
-                        Text("Wrap it into int(...)", "用 int(...) 取整"),
+                        translated("Wrap it into int(...)"),
                         partial(script.replacing, value, f"int({script.place(value).text})"),
                     ),
-                    confirm=Text(
-                        "DeepSpeed is 0.15 or later, and the hidden size is not a multiple of 10",
-                        "DeepSpeed 为 0.15 或以上，且 hidden size 不是 10 的倍数",
-                    ),
+                    confirm=translated("DeepSpeed is 0.15 or later, and the hidden size is not a multiple of 10"),
                 )
 
     log_words = (_KEY, "DeepSpeedZeroConfig", "int_from_float")
@@ -115,28 +110,20 @@ class DsConfigFloatPrefetchBucket(Hazard):
     def _found(self, evidence: LoggedError | LogLine, value: str | None, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "DeepSpeed takes only an integer for stage3_prefetch_bucket_size{value}; transformers "
-                'computed 0.9 * hidden_size² for "auto".',
-                'DeepSpeed 的 stage3_prefetch_bucket_size 只接受整数{value}；transformers 为 "auto" 算出的是 '
-                "0.9 * hidden_size²。",
+                'computed 0.9 * hidden_size² for "auto".'
             ).format(value=Text(f", and was given {value}", f"，却得到 {value}") if value else ""),
             cure=(
-                Text(
-                    'Write "stage3_prefetch_bucket_size": {value} in the DeepSpeed JSON that the run really uses',
-                    '在实际使用的 DeepSpeed JSON 中写 "stage3_prefetch_bucket_size": {value}',
+                translated(
+                    'Write "stage3_prefetch_bucket_size": {value} in the DeepSpeed JSON that the run really uses'
                 ).format(value=int(float(value)) if value else 15000000),
-                Text(
-                    'Or upgrade transformers, or pip install "deepspeed<0.15"',
-                    '或升级 transformers，或 pip install "deepspeed<0.15"',
-                ),
+                translated('Or upgrade transformers, or pip install "deepspeed<0.15"'),
             ),
             certainty=certainty,
             confirm=()
             if certainty is Certainty.CERTAIN
-            else (
-                Text("The full error names stage3_prefetch_bucket_size", "完整报错中出现 stage3_prefetch_bucket_size"),
-            ),
+            else (translated("The full error names stage3_prefetch_bucket_size"),),
         )
 
     def _computed(self, config: DeepSpeedConfig, run: Run) -> Findings:
@@ -151,23 +138,18 @@ class DsConfigFloatPrefetchBucket(Hazard):
         whole = int(value) if value is not None else 15_000_000
         versions = [run.environment.field(name) for name in ("transformers", "deepspeed")]
         yield self.finding(
-            Text(
+            translated(
                 'transformers {version} fills in "auto" with 0.9 * hidden_size²{value}, and DeepSpeed since 0.15 '
-                "takes only a whole number.",
-                'transformers {version} 会把 "auto" 填成 0.9 * hidden_size²{value}，而 DeepSpeed 自 0.15 起只接受整'
-                "数。",
+                "takes only a whole number."
             ).format(version=versions[0].get("<4.44"), value=f" = {value}" if value is not None else ""),
             certainty=Certainty.CERTAIN if value is not None else Certainty.LIKELY,
             cure=(
-                Text("Write an integer, such as {whole}", "写一个整数，例如 {whole}").format(whole=whole),
-                Text(
-                    'Or upgrade transformers (>=4.44), or pip install "deepspeed<0.15"',
-                    '或升级 transformers（>=4.44），或 pip install "deepspeed<0.15"',
-                ),
+                translated("Write an integer, such as {whole}").format(whole=whole),
+                translated('Or upgrade transformers (>=4.44), or pip install "deepspeed<0.15"'),
             ),
             spans=(field.span(), *(version.span() for version in versions)),
             fixes=fix_of(
-                Text("Write {whole}", "写成 {whole}").format(whole=whole),
+                translated("Write {whole}").format(whole=whole),
                 lambda: config.replacing("zero_optimization", _KEY, value=whole),
                 safe=value is not None,
             ),

@@ -21,12 +21,10 @@ from gonogo.hazards.rule import (
     Run,
     Span,
     Text,
+    translated,
 )
 
-_CONFIRM = Text(
-    "The script takes transformers' TrainingArguments with its own defaults",
-    "脚本使用 transformers 的 TrainingArguments 及其默认值",
-)
+_CONFIRM = translated("The script takes transformers' TrainingArguments with its own defaults")
 _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 
@@ -66,7 +64,7 @@ class DsConfigHfArgsMismatch(Hazard):
             cure=_cure(lines) if yaml is None else tuple(_cure_in_yaml(pair) for pair, _ in differing),
             spans=tuple(_spans(differing, run.arguments)),
             fixes=fix_of(
-                Text('Set these keys to "auto"', '把这些键设为 "auto"'),
+                translated('Set these keys to "auto"'),
                 *(partial(config.replacing, *pair.keys, value="auto") for pair, _ in differing),
             )
             if yaml is None
@@ -94,13 +92,10 @@ class DsConfigHfArgsMismatch(Hazard):
             )
 
 
-_ARGUMENTS = Text("TrainingArguments", "TrainingArguments")
-_ACCELERATE = Text("accelerate", "accelerate")
-_CONFIRM = Text(
-    "The script takes transformers' TrainingArguments with its own defaults",
-    "脚本使用 transformers 的 TrainingArguments 及其默认值",
-)
-_YAML_TITLE = Text("accelerate's YAML and TrainingArguments disagree", "accelerate 的 YAML 与 TrainingArguments 不一致")
+_ARGUMENTS = translated("TrainingArguments")
+_ACCELERATE = translated("accelerate")
+_CONFIRM = translated("The script takes transformers' TrainingArguments with its own defaults")
+_YAML_TITLE = translated("accelerate's YAML and TrainingArguments disagree")
 
 
 def _other_side(message: str) -> Text:
@@ -110,37 +105,32 @@ def _other_side(message: str) -> Text:
 
 def _cause(differing: list[Mismatch], other: Text = _ARGUMENTS) -> Text:
     if not differing:
-        return Text(
-            "Settings differ between the DeepSpeed config and {other}; the log does not show which.",
-            "DeepSpeed 配置与 {other} 有设置不一致；日志没有显示是哪些。",
+        return translated(
+            "Settings differ between the DeepSpeed config and {other}; the log does not show which."
         ).format(other=other)
     listed = "; ".join(f"{line.ds_key}={line.ds_value} / {line.hf_key}={line.hf_value}" for line in differing)
-    return Text(
-        "{count} setting(s) differ (DeepSpeed config / {other}): {listed}.",
-        "有 {count} 项设置不同（DeepSpeed 配置 / {other}）：{listed}。",
-    ).format(count=len(differing), other=other, listed=listed)
+    return translated("{count} setting(s) differ (DeepSpeed config / {other}): {listed}.").format(
+        count=len(differing), other=other, listed=listed
+    )
 
 
 def _cure(differing: list[Mismatch], other: Text = _ARGUMENTS) -> tuple[Text, ...]:
     if not differing:
         return (
-            Text(
-                'Set the keys that differ to "auto" in the DeepSpeed config: {other} then decides',
-                '在 DeepSpeed 配置中把不一致的键设为 "auto"，由 {other} 决定',
-            ).format(other=other),
+            translated('Set the keys that differ to "auto" in the DeepSpeed config: {other} then decides').format(
+                other=other
+            ),
         )
-    first = Text(
-        'Set {keys} to "auto" in the DeepSpeed config: {other} then decides',
-        '在 DeepSpeed 配置中把 {keys} 设为 "auto"，由 {other} 决定',
-    ).format(keys=", ".join(line.ds_key for line in differing), other=other)
+    first = translated('Set {keys} to "auto" in the DeepSpeed config: {other} then decides').format(
+        keys=", ".join(line.ds_key for line in differing), other=other
+    )
     if "train_batch_size" not in [line.ds_key for line in differing]:
         return (first,)
     return (
         first,
-        Text(
+        translated(
             "If the calculated train_batch_size is too small, fewer processes run than meant: start with deepspeed, "
-            "torchrun or accelerate launch",
-            "若计算出的 train_batch_size 偏小，说明进程数少于预期：请用 deepspeed、torchrun 或 accelerate launch 启动",
+            "torchrun or accelerate launch"
         ),
     )
 
@@ -151,13 +141,11 @@ _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 def _cure_in_yaml(pair: Correspondence) -> Text:
     if pair.keys in _YAML_KEYS:
-        return Text(
-            "Write {key}: {value} in accelerate's YAML, as the arguments have it",
-            "在 accelerate 的 YAML 中写 {key}: {value}，与参数一致",
-        ).format(key=pair.keys[0], value=as_json(pair.expected.value))
-    return Text(
-        "Give --{kind} to the program, which the YAML's mixed_precision asks for, or write mixed_precision: 'no'",
-        "给程序加上 --{kind}（YAML 的 mixed_precision 所要求的），或写 mixed_precision: 'no'",
+        return translated("Write {key}: {value} in accelerate's YAML, as the arguments have it").format(
+            key=pair.keys[0], value=as_json(pair.expected.value)
+        )
+    return translated(
+        "Give --{kind} to the program, which the YAML's mixed_precision asks for, or write mixed_precision: 'no'"
     ).format(kind=pair.keys[0])
 
 
@@ -166,7 +154,7 @@ def _fixes_in_yaml(yaml: AccelerateConfig, pairs: list[Correspondence]) -> tuple
     if any(pair.keys not in _YAML_KEYS for pair in pairs):
         return ()
     return fix_of(
-        Text("Write the arguments' values into the YAML", "把参数的值写入 YAML"),
+        translated("Write the arguments' values into the YAML"),
         *(partial(yaml.replacing, "deepspeed_config", *pair.keys, value=pair.expected.value) for pair in pairs),
     )
 
@@ -225,5 +213,5 @@ def _spans(differing: list[tuple[Correspondence, Field]], arguments: Arguments) 
         yield field.span()
     for name in dict.fromkeys(name for pair, _ in differing for name in pair.names):
         if arguments.has(name):
-            label = Text("TrainingArguments: {name}", "TrainingArguments 的 {name}").format(name=name)
+            label = translated("TrainingArguments: {name}").format(name=name)
             yield arguments.get(name).span(label)

@@ -1,6 +1,6 @@
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.hazards.facts.deepspeed_settings import read_by_json
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Hazard, Run, translated
 
 
 def _without(problem: ConfigProblem) -> Edit:
@@ -27,33 +27,19 @@ class DsConfigJsonWithComments(Hazard):
         repairs = [_without(one) if one.kind == "comment" else one.repair for one in found]
         filled_in = any(field.value == "auto" for _, field in config.entries())
         yield self.finding(
-            Text(
-                "Line {line}: {what}. {reader} with Python's json, which stops there; DeepSpeed's own reader would "
-                "not.",
-                "第 {line} 行：{what}。{reader}，会在此处报错；DeepSpeed 自己的读取方式则不会。",
+            translated(
+                "Line {line}: {what}. {reader} with Python's json, which stops there; DeepSpeed's own reader would not."
             ).format(
                 what=found[0].message,
                 line=found[0].place.line,
-                reader=Text(
-                    "transformers and accelerate read the file",
-                    "transformers 与 accelerate 用 Python 的 json 读取该文件",
-                ),
+                reader=translated("transformers and accelerate read the file"),
             ),
             # Only transformers and accelerate fill an "auto" in.
             certainty=Certainty.CERTAIN if by_json else Certainty.LIKELY if filled_in else Certainty.POSSIBLE,
-            cure=Text("Write plain JSON: {count} place(s)", "改写为标准 JSON：共 {count} 处").format(count=len(found)),
+            cure=translated("Write plain JSON: {count} place(s)").format(count=len(found)),
             spans=tuple(one.place.span(one.message) for one in found[:8]),
-            confirm=()
-            if by_json
-            else (
-                Text(
-                    "Check whether transformers or accelerate read the file",
-                    "确认文件是否由 transformers 或 accelerate 读取",
-                ),
-            ),
-            fixes=self.fix(
-                Text("write plain JSON", "改写为标准 JSON"), *(repair for repair in repairs if repair is not None)
-            )
+            confirm=() if by_json else (translated("Check whether transformers or accelerate read the file"),),
+            fixes=self.fix(translated("write plain JSON"), *(repair for repair in repairs if repair is not None))
             if all(repair is not None for repair in repairs)
             else None,
         )

@@ -4,14 +4,22 @@ from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import is_closed, unknown_keys
 from gonogo.hazards.facts.deepspeed_settings import dotted, key_spot
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, Text
-
-_TOP = Text("at the top level", "顶层")
-_IGNORED = Text("DeepSpeed ignores it where it is", "DeepSpeed 会忽略它")
-_REFUSED = Text(
-    "DeepSpeed refuses extra keys there, and the run stops at the start",
-    "DeepSpeed 不允许此处有多余的键，运行一开始就会停止",
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    Run,
+    Severity,
+    Text,
+    translated,
 )
+
+_TOP = translated("at the top level")
+_IGNORED = translated("DeepSpeed ignores it where it is")
+_REFUSED = translated("DeepSpeed refuses extra keys there, and the run stops at the start")
 
 
 class DsConfigKeyAtWrongLevel(Hazard):
@@ -34,25 +42,24 @@ class DsConfigKeyAtWrongLevel(Hazard):
     ) -> Finding:
         fixes: tuple[Fix, ...] = ()
         field, target = config.raw(*keys), config.raw(*right[:-1])
-        place = Text(dotted(right[:-1]), f" {dotted(right[:-1])}") if right[:-1] else Text("the top level", "顶层")
+        place = Text(dotted(right[:-1]), f" {dotted(right[:-1])}") if right[:-1] else translated("the top level")
         there = len(right) == 1 or (target.known and isinstance(target.value, Mapping))
         if field.known and there and config.raw(*right).absent:
             fixes = fix_of(
-                Text("move it to {place}", "移到{place}").format(place=place),
+                translated("move it to {place}").format(place=place),
                 lambda: config.removing(*keys),
                 lambda: config.inserting(*right, value=field.value),
                 safe=False,
             )
-        at = Text("in {section}", " {section} 中").format(section=dotted(keys[:-1])) if keys[:-1] else _TOP
-        belongs = Text("in {section}", " {section} 中").format(section=dotted(right[:-1])) if right[:-1] else _TOP
+        at = translated("in {section}").format(section=dotted(keys[:-1])) if keys[:-1] else _TOP
+        belongs = translated("in {section}").format(section=dotted(right[:-1])) if right[:-1] else _TOP
         return self.finding(
-            Text(
-                '"{key}" stands {at} and belongs {belongs}: {consequence}.',
-                "“{key}” 写在{at}，应写在{belongs}：{consequence}。",
-            ).format(key=keys[-1], at=at, belongs=belongs, consequence=_IGNORED if closed is False else _REFUSED),
+            translated('"{key}" stands {at} and belongs {belongs}: {consequence}.').format(
+                key=keys[-1], at=at, belongs=belongs, consequence=_IGNORED if closed is False else _REFUSED
+            ),
             certainty=Certainty.POSSIBLE if closed is None else Certainty.CERTAIN,
             severity=Severity.WARNING if closed is False else Severity.ERROR,
-            cure=Text("Move it to {place}", "移到{place}").format(place=place),
+            cure=translated("Move it to {place}").format(place=place),
             spans=(key_spot(config, *keys), key_spot(config, *right[:-1]) if right[:-1] else None),
             fixes=fixes,
         )

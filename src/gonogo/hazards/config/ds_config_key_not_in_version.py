@@ -4,7 +4,7 @@ from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import is_closed, known_to, rows
 from gonogo.hazards.facts.deepspeed_settings import dotted, key_spot, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Run, Severity, translated
 
 
 def _refused_by_name(info: KeyInfo, run: Run) -> bool:
@@ -38,31 +38,28 @@ class DsConfigKeyNotInVersion(Hazard):
     ) -> Finding:
         newer = bool(info.since) and newer_than(run, f">={info.since}") is not True
         seen = (
-            Text("it is first seen in {release}", "它最早见于 {release}").format(release=info.since)
+            translated("it is first seen in {release}").format(release=info.since)
             if newer
-            else Text("it is last seen in {release}", "它最后见于 {release}").format(release=info.until)
+            else translated("it is last seen in {release}").format(release=info.until)
         )
         want = f"deepspeed>={info.since}" if newer else f"deepspeed<={info.until}"
         instead = info.replacement
         return self.finding(
-            Text(
-                '{version} has no key "{key}" ({seen}): {consequence}.',
-                "{version} 没有键 “{key}”（{seen}）：{consequence}。",
-            ).format(
+            translated('{version} has no key "{key}" ({seen}): {consequence}.').format(
                 version=version_words(run),
                 key=dotted(keys),
                 seen=seen,
-                consequence=Text("it refuses extra keys there, and stops", "此处不允许多余的键，运行会停止")
+                consequence=translated("it refuses extra keys there, and stops")
                 if closed
-                else Text("the setting has no effect", "该设置不起作用"),
+                else translated("the setting has no effect"),
             ),
             certainty=Certainty.LIKELY if closed is None else Certainty.CERTAIN,
             severity=Severity.ERROR if closed else Severity.WARNING if newer else Severity.NOTE,
             cure=(
-                Text("Write {instead} instead", "改写为 {instead}").format(instead=instead)
+                translated("Write {instead} instead").format(instead=instead)
                 if instead
-                else Text('Install "{want}"', "安装 “{want}”").format(want=want),
-                Text("Or remove the key", "或去掉该键"),
+                else translated('Install "{want}"').format(want=want),
+                translated("Or remove the key"),
             ),
             spans=(
                 key_spot(config, *keys) if isinstance(config.raw(*keys).value, Mapping) else span_in(config, *keys),
@@ -70,5 +67,5 @@ class DsConfigKeyNotInVersion(Hazard):
             ),
             fixes=()
             if instead
-            else fix_of(Text("remove the key", "去掉该键"), lambda: config.removing(*keys), safe=not closed),
+            else fix_of(translated("remove the key"), lambda: config.removing(*keys), safe=not closed),
         )

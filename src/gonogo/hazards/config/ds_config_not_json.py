@@ -1,11 +1,9 @@
 from gonogo.evidence.document.json_problems import ConfigProblem
 from gonogo.hazards.facts.deepspeed_settings import read_by_json
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Run, translated
 
-_FILLED_IN = Text(
-    "Check whether another program fills the placeholder in before the run", "确认运行前是否有其他程序填充占位符"
-)
-_HJSON = Text("Check whether DeepSpeed's Hjson reads it as it is meant", "确认 DeepSpeed 的 Hjson 能否读出原意")
+_FILLED_IN = translated("Check whether another program fills the placeholder in before the run")
+_HJSON = translated("Check whether DeepSpeed's Hjson reads it as it is meant")
 _SHOWN = 8
 _HJSON_MAY_READ = ("missing-comma", "python-literal", "unquoted", "control-character")
 
@@ -33,22 +31,16 @@ class DsConfigNotJson(Hazard):
         repairs = [one.repair for one in broken]
         fixes: tuple[Fix, ...] = ()
         if all(repair is not None for repair in repairs) and all(_is_repaired(one) for one in config.problems):
-            title = Text("write it as JSON", "改写为 JSON")
+            title = translated("write it as JSON")
             fixes = (self.fix(title, *(one for one in repairs if one is not None), *_other_repairs(config)),)
         yield self.finding(
-            Text(
-                "Line {line}: {what}. The run stops when it reads {name}.",
-                "第 {line} 行：{what}。运行在读取 {name} 时即停止。",
-            ).format(line=first.place.line, what=first.message, name=config.name),
+            translated("Line {line}: {what}. The run stops when it reads {name}.").format(
+                line=first.place.line, what=first.message, name=config.name
+            ),
             certainty=Certainty.POSSIBLE if unsure else Certainty.CERTAIN,
             cure=(
-                Text("Correct line {line}: {what}", "修正第 {line} 行：{what}").format(
-                    line=first.place.line, what=first.message
-                ),
-                Text(
-                    "Check the whole file with: python -m json.tool {name}",
-                    "用 python -m json.tool {name} 检查整个文件",
-                ).format(name=config.name),
+                translated("Correct line {line}: {what}").format(line=first.place.line, what=first.message),
+                translated("Check the whole file with: python -m json.tool {name}").format(name=config.name),
             ),
             spans=tuple(one.place.span(one.message) for one in broken[:_SHOWN]),
             confirm=(_FILLED_IN,) if template else (_HJSON,) if unsure else (),

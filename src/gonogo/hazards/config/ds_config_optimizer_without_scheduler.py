@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _REFUSED = (
     "configured in the DeepSpeed config, but no `scheduler`",
@@ -21,20 +21,17 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
             return
         version = run.environment.field("transformers")
         yield self.finding(
-            Text(
-                "The JSON has an optimizer block and no scheduler block, which transformers {version} refuses.",
-                "JSON 中有 optimizer 段而没有 scheduler 段，transformers {version} 拒绝这种组合。",
+            translated(
+                "The JSON has an optimizer block and no scheduler block, which transformers {version} refuses."
             ).format(version=version.get("4.30 - 4.32")),
             certainty=Certainty.CERTAIN if with_trainer(run) else Certainty.LIKELY,
             cure=_CURE,
             spans=(
                 place.span() if (place := config.key_place("optimizer")) else optimizer.span(),
-                version.span(Text("refuses it", "拒绝这种组合")),
+                version.span(translated("refuses it")),
             ),
             fixes=fix_of(
-                Text("Add a scheduler block", "加入 scheduler 段"),
-                lambda: config.inserting("scheduler", value=_SCHEDULER),
-                safe=False,
+                translated("Add a scheduler block"), lambda: config.inserting("scheduler", value=_SCHEDULER), safe=False
             ),
         )
 
@@ -49,10 +46,9 @@ class DsConfigOptimizerWithoutScheduler(Hazard):
         if evidence:
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "The JSON has an optimizer block and no scheduler block, which this transformers ({version}) "
-                    "refuses.",
-                    "JSON 中有 optimizer 段而没有 scheduler 段，当前的 transformers（{version}）拒绝这种组合。",
+                    "refuses."
                 ).format(version=log.setup.version_texts.get("transformers", "4.30 - 4.32")),
                 certainty=certainty,
                 cure=_CURE,
@@ -64,14 +60,9 @@ _SCHEDULER = {
     "params": {"total_num_steps": "auto", "warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"},
 }
 _CURE = (
-    Text(
+    translated(
         'Add a scheduler block to the DeepSpeed JSON: {"type": "WarmupDecayLR", "params": {"warmup_min_lr": '
-        '"auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}',
-        '在 DeepSpeed JSON 中加入 scheduler 段：{"type": "WarmupDecayLR", "params": {"warmup_min_lr": "auto", '
-        '"warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}',
+        '"auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto", "total_num_steps": "auto"}}'
     ),
-    Text(
-        'Or remove the optimizer block, or pip install "transformers>=4.33"',
-        '或去掉 optimizer 段，或 pip install "transformers>=4.33"',
-    ),
+    translated('Or remove the optimizer block, or pip install "transformers>=4.33"'),
 )

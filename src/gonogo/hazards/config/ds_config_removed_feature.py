@@ -3,7 +3,7 @@ from functools import partial
 
 from gonogo.hazards.facts.deepspeed_settings import ZERO, dotted, key_spot, newer_than, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _TOP_LEVEL = (
     *("amp", "elasticity", "sparse_attention", "sparse_gradients", "curriculum_learning", "compression_training"),
@@ -16,13 +16,10 @@ _SINCE_0_19_7 = (
 )
 _NOTHING = ""
 _INSTEAD = {
-    "amp": Text(", and take bf16, fp16 or torch_autocast", "，改用 bf16、fp16 或 torch_autocast"),
-    "elasticity": Text(", and give the batch sizes directly", "，并直接写出 batch size"),
-    "curriculum_learning": Text(
-        ", and write data_efficiency.data_sampling.curriculum_learning",
-        "，改写为 data_efficiency.data_sampling.curriculum_learning",
-    ),
-    "mics_shard_size": Text(", and take zero_hpz_partition_size", "，可改用 zero_hpz_partition_size"),
+    "amp": translated(", and take bf16, fp16 or torch_autocast"),
+    "elasticity": translated(", and give the batch sizes directly"),
+    "curriculum_learning": translated(", and write data_efficiency.data_sampling.curriculum_learning"),
+    "mics_shard_size": translated(", and take zero_hpz_partition_size"),
 }
 
 
@@ -38,20 +35,15 @@ class DsConfigRemovedFeature(Hazard):
             field = config.raw(*keys)
             off = field.value is False or (isinstance(field.value, Mapping) and not field.value.get("enabled", True))
             yield self.finding(
-                Text(
-                    '{version} stops at "{key}": the feature was removed, and its key is refused whatever it says.',
-                    "{version} 遇到 “{key}” 就会停止：该功能已移除，无论取值如何都会被拒绝。",
+                translated(
+                    '{version} stops at "{key}": the feature was removed, and its key is refused whatever it says.'
                 ).format(version=version_words(run), key=dotted(keys)),
                 cure=(
-                    Text("Remove the key{instead}", "去掉该键{instead}").format(
-                        instead=_INSTEAD.get(keys[-1], _NOTHING)
-                    ),
-                    Text('Or install "deepspeed<{since}"', "或安装 “deepspeed<{since}”").format(
-                        since=_refused_since(keys)
-                    ),
+                    translated("Remove the key{instead}").format(instead=_INSTEAD.get(keys[-1], _NOTHING)),
+                    translated('Or install "deepspeed<{since}"').format(since=_refused_since(keys)),
                 ),
                 spans=(key_spot(config, *keys), run.environment.field("deepspeed").span()),
-                fixes=fix_of(Text("remove the key", "去掉该键"), partial(config.removing, *keys), safe=off),
+                fixes=fix_of(translated("remove the key"), partial(config.removing, *keys), safe=off),
             )
 
 

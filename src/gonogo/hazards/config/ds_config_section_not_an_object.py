@@ -4,7 +4,7 @@ from typing import Any
 
 from gonogo.hazards.facts.deepspeed_settings import ZERO, dotted, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 # The sections, each with the key of its that a value alone may be short for.
 _SECTIONS: dict[tuple[str, ...], str] = {
@@ -33,15 +33,14 @@ class DsConfigSectionNotAnObject(Hazard):
                 continue
             whole = _whole(short, field.value)
             yield self.finding(
-                Text(
-                    '"{key}" is {value}, and DeepSpeed reads an object there: the run stops at the start.',
-                    "“{key}” 的值是 {value}，而 DeepSpeed 在此读取的是对象：运行一开始就会停止。",
+                translated(
+                    '"{key}" is {value}, and DeepSpeed reads an object there: the run stops at the start.'
                 ).format(key=dotted(keys), value=as_json(field.value)),
-                cure=Text('Write "{key}": {whole}', "写成 “{key}”: {whole}").format(
+                cure=translated('Write "{key}": {whole}').format(
                     key=keys[-1], whole=as_json(whole) if whole else _outline(field.value)
                 ),
                 spans=span_in(config, *keys),
-                fixes=fix_of(Text("write the object", "写成对象"), partial(config.replacing, *keys, value=whole))
+                fixes=fix_of(translated("write the object"), partial(config.replacing, *keys, value=whole))
                 if whole
                 else (),
             )

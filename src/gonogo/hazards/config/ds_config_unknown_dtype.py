@@ -2,7 +2,7 @@ from functools import partial
 
 from gonogo.hazards.facts.deepspeed_settings import dotted, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _SHORT = ("fp16", "bf16", "fp32")
 _SAME = {"float16": "fp16", "half": "fp16", "bfloat16": "bf16", "float32": "fp32", "float": "fp32"}
@@ -25,19 +25,17 @@ class DsConfigUnknownDtype(Hazard):
                 continue
             short = _SAME.get(written.removeprefix("torch."))
             yield self.finding(
-                Text(
-                    '"{key}" is {value}; DeepSpeed knows {known} there, and stops.',
-                    "“{key}” 的值是 {value}；DeepSpeed 在此只认识 {known}，运行会停止。",
-                ).format(key=dotted(keys), value=as_json(field.value), known=", ".join(_SHORT)),
+                translated('"{key}" is {value}; DeepSpeed knows {known} there, and stops.').format(
+                    key=dotted(keys), value=as_json(field.value), known=", ".join(_SHORT)
+                ),
                 cure=(
-                    Text('Write "{short}"', "写 “{short}”").format(short=short)
+                    translated('Write "{short}"').format(short=short)
                     if short
-                    else Text("Write one of {known}", "写 {known} 之一").format(known=", ".join(_SHORT))
+                    else translated("Write one of {known}").format(known=", ".join(_SHORT))
                 ),
                 spans=span_in(config, *keys),
                 fixes=fix_of(
-                    Text("write {short}", "写成 {short}").format(short=short),
-                    partial(config.replacing, *keys, value=short),
+                    translated("write {short}").format(short=short), partial(config.replacing, *keys, value=short)
                 )
                 if short
                 else (),

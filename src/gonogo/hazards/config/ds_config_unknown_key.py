@@ -2,7 +2,7 @@ from gonogo.evidence.config.deepspeed_keys import known, nearest
 from gonogo.hazards.config._keys import is_closed, unknown_keys
 from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Severity, translated
 
 
 class DsConfigUnknownKey(Hazard):
@@ -29,31 +29,23 @@ class DsConfigUnknownKey(Hazard):
         place = config.key_place(*keys)
         fixes: tuple[Fix, ...] = ()
         if meant is not None and place is not None and config.raw(*keys[:-1], meant).absent and place.source.writable:
-            title = Text("write {meant}", "写成 {meant}").format(meant=meant)
+            title = translated("write {meant}").format(meant=meant)
             fixes = (self.fix(title, place.edit(f'"{meant}"'), safe=False),)
         elif meant is None:
-            fixes = fix_of(Text("remove the key", "去掉该键"), lambda: config.removing(*keys))
+            fixes = fix_of(translated("remove the key"), lambda: config.removing(*keys))
         if closed is False:
-            cause = Text(
-                'DeepSpeed knows no key "{key}"{where}: the setting has no effect.',
-                "DeepSpeed 没有键 “{key}”{where}：该设置不起作用。",
-            )
+            cause = translated('DeepSpeed knows no key "{key}"{where}: the setting has no effect.')
         else:
-            cause = Text(
-                'DeepSpeed knows no key "{key}"{where}, and refuses extra keys there: the run stops at the start.',
-                "DeepSpeed 没有键 “{key}”{where}，而且此处不允许多余的键：运行一开始就会停止。",
+            cause = translated(
+                'DeepSpeed knows no key "{key}"{where}, and refuses extra keys there: the run stops at the start.'
             )
-        where = Text(" in {section}", "（位于 {section}）").format(section=section) if section else ""
+        where = translated(" in {section}").format(section=section) if section else ""
         return self.finding(
             cause.format(key=keys[-1], where=where),
             certainty=Certainty.CERTAIN if closed else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
             severity=Severity.ERROR if closed is not False else Severity.WARNING if near else Severity.NOTE,
-            cure=(
-                Text('Did you mean "{near}"?', "是否想写 “{near}”？").format(near=near)
-                if near
-                else Text("Remove it", "去掉该键")
-            ),
+            cure=(translated('Did you mean "{near}"?').format(near=near) if near else translated("Remove it")),
             spans=span_in(config, *keys),
-            confirm=(Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),) if closed is None else (),
+            confirm=(translated("Which DeepSpeed the run has"),) if closed is None else (),
             fixes=fixes,
         )

@@ -7,17 +7,17 @@ from gonogo.evidence.config.deepspeed_keys import KeyInfo
 from gonogo.hazards.config._keys import is_closed, known_to, limits_hold, rows
 from gonogo.hazards.facts.deepspeed_settings import dotted, newer_than, span_in
 from gonogo.hazards.facts.how_it_trains import as_json
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Field, Findings, Hazard, Run, Text, translated
 
 _SIZES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-_POSITIVE = Text("an integer above 0", "大于 0 的整数")
+_POSITIVE = translated("an integer above 0")
 # Told by hazards of their own.
 _OTHERS = (("zero_optimization", "stage"), ("zero_optimization", "stage3_prefetch_bucket_size"))
 _BOOLEAN_WORDS = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n"})
-_TRUTH = Text("true or false", " true 或 false")
-_WHOLE = Text("an integer", "整数")
-_NUMBER = Text("a number", "数值")
-_TEXT = Text("a string", "字符串")
+_TRUTH = translated("true or false")
+_WHOLE = translated("an integer")
+_NUMBER = translated("a number")
+_TEXT = translated("a string")
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 _KIND = {"bool": _TRUTH, "int": _WHOLE, "float": _NUMBER, "str": _TEXT}
 
@@ -47,14 +47,13 @@ class DsConfigValueRefused(Hazard):
                 continue
             sure = closed and (not fraction or newer_than(run, ">=0.15"))
             yield self.finding(
-                Text(
-                    '"{key}" is {value}, and DeepSpeed takes {wanted}: the run stops at the start.',
-                    "“{key}” 的值是 {value}，而 DeepSpeed 要求{wanted}：运行一开始就会停止。",
-                ).format(key=dotted(keys), value=as_json(field.value), wanted=wanted),
+                translated('"{key}" is {value}, and DeepSpeed takes {wanted}: the run stops at the start.').format(
+                    key=dotted(keys), value=as_json(field.value), wanted=wanted
+                ),
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,
-                cure=Text("Write {wanted}", "改写为{wanted}").format(wanted=_whole(field, info) or wanted),
+                cure=translated("Write {wanted}").format(wanted=_whole(field, info) or wanted),
                 spans=span_in(config, *keys),
-                confirm=() if sure else (Text("Which DeepSpeed the run has", "运行所用的 DeepSpeed 版本"),),
+                confirm=() if sure else (translated("Which DeepSpeed the run has"),),
             )
 
 
@@ -79,13 +78,13 @@ def _wanted_instead(info: KeyInfo, value: Any) -> Text | None:
     limits = ", ".join(f"{_SIGNS[name]} {limit:g}" for name, limit in info.bounds.items())
     if number is None or not _within(number, info):
         kind = _WHOLE if info.type == "int" else _NUMBER
-        return Text("{kind} {limits}", " {limits} 的{kind}").format(kind=kind, limits=limits) if limits else kind
+        return translated("{kind} {limits}").format(kind=kind, limits=limits) if limits else kind
     return None
 
 
 def _one_of(values: tuple[Any, ...]) -> Text:
     listed = [as_json(one) for one in values]
-    return Text("one of {en}", " {zh} 之一").format(en=", ".join(listed), zh="、".join(listed))
+    return translated("one of {en}").format(en=", ".join(listed), zh="、".join(listed))
 
 
 def _is_boolean(value: Any) -> bool:

@@ -15,6 +15,7 @@ from gonogo.hazards.rule import (
     Run,
     Severity,
     Text,
+    translated,
 )
 
 _READS_NUMBERS = ("deepspeed/runtime/", "deepspeed/utils/", "deepspeed/ops/")
@@ -63,37 +64,32 @@ class DsConfigValueStringType(Hazard):
             certain = trainer or any(keys in _BATCH_KEYS for keys, _, _ in wrong)
             listed = ", ".join(f"{'.'.join(keys)} = {as_json(field.value)}" for keys, field, _ in wrong)
             yield self.finding(
-                Text(
-                    "{count} value(s) are strings where only a number or a boolean will do: {listed}.",
-                    "有 {count} 个值写成了字符串，而此处只能是数字或布尔值：{listed}。",
-                ).format(count=len(wrong), listed=listed),
+                translated("{count} value(s) are strings where only a number or a boolean will do: {listed}.").format(
+                    count=len(wrong), listed=listed
+                ),
                 certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
                 cure=tuple(
-                    Text('Write "{key}": {value} without quotes', '写成不带引号的 "{key}": {value}').format(
-                        key=keys[-1], value=as_json(value)
-                    )
+                    translated('Write "{key}": {value} without quotes').format(key=keys[-1], value=as_json(value))
                     for keys, _, value in wrong
                 ),
                 spans=tuple(field.span() for _, field, _ in wrong),
                 fixes=fix_of(
-                    Text("Remove the quotes", "去掉引号"),
+                    translated("Remove the quotes"),
                     *(partial(config.replacing, *keys, value=value) for keys, _, value in wrong),
                 ),
             )
         stage = config.raw(*_STAGE)
         if stage.known and stage.value == "3" and with_accelerate(run) is not False:
             yield self.finding(
-                Text(
+                translated(
                     'The stage is the string "3": DeepSpeed takes it, but transformers and accelerate compare it '
-                    "with the number 3, so from_pretrained does not partition, and each rank holds the whole model.",
-                    'stage 是字符串 "3"：DeepSpeed 能接受，但 transformers 与 accelerate 拿它和数字 3 比较，于是 '
-                    "from_pretrained 不切分参数，每个 rank 都持有完整模型。",
+                    "with the number 3, so from_pretrained does not partition, and each rank holds the whole model."
                 ),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
-                cure=Text('Write "stage": 3 without quotes', '写成不带引号的 "stage": 3'),
+                cure=translated('Write "stage": 3 without quotes'),
                 spans=stage.span(),
-                fixes=fix_of(Text("Remove the quotes", "去掉引号"), lambda: config.replacing(*_STAGE, value=3)),
+                fixes=fix_of(translated("Remove the quotes"), lambda: config.replacing(*_STAGE, value=3)),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -107,20 +103,15 @@ class DsConfigValueStringType(Hazard):
             if error.innermost and any(part in _place(error) for part in _READS_NUMBERS):
                 yield self.log_finding(
                     error,
-                    Text(
+                    translated(
                         "DeepSpeed compares a setting with a number, and the setting is a string: a number in "
-                        'quotes, or "auto" where nothing fills it in.',
-                        'DeepSpeed 拿某项设置与数字比较，而该设置是字符串：数字带了引号，或写了 "auto" 却无人填写。',
+                        'quotes, or "auto" where nothing fills it in.'
                     ),
                     cure=(
-                        Text(
-                            "Write the number without quotes in the DeepSpeed JSON; it is compared in: {code}",
-                            "在 DeepSpeed JSON 中写不带引号的数字；用它作比较的代码：{code}",
+                        translated(
+                            "Write the number without quotes in the DeepSpeed JSON; it is compared in: {code}"
                         ).format(code=error.innermost.code.strip() or error.innermost.function),
-                        Text(
-                            '"auto" works only where the Trainer or accelerate.prepare fills it in',
-                            '"auto" 仅在 Trainer 或 accelerate.prepare 会填写时可用',
-                        ),
+                        translated('"auto" works only where the Trainer or accelerate.prepare fills it in'),
                     ),
                     certainty=Certainty.LIKELY,
                 )
@@ -134,15 +125,14 @@ def _place(error: LoggedError) -> str:
 
 
 def _cause(alike: list[Mismatch]) -> Text:
-    return Text(
-        "Both sides read the same and are not equal: in the DeepSpeed JSON the value is a string: {listed}.",
-        "两边的值看上去相同却不相等：DeepSpeed JSON 中的值是字符串：{listed}。",
+    return translated(
+        "Both sides read the same and are not equal: in the DeepSpeed JSON the value is a string: {listed}."
     ).format(listed=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in alike))
 
 
 def _cure(alike: list[Mismatch]) -> tuple[Text, ...]:
     return tuple(
-        Text('Write "{key}": {value} without quotes, or "auto"', '写成不带引号的 "{key}": {value}，或 "auto"').format(
+        translated('Write "{key}": {value} without quotes, or "auto"').format(
             key=line.ds_key.rpartition(".")[2], value=line.ds_value
         )
         for line in alike

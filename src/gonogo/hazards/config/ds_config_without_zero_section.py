@@ -1,7 +1,7 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
-_CONFIRM = Text("transformers is 4.30 or newer", "transformers 为 4.30 或更新版本")
+_CONFIRM = translated("transformers is 4.30 or newer")
 
 
 class DsConfigWithoutZeroSection(Hazard):
@@ -16,22 +16,18 @@ class DsConfigWithoutZeroSection(Hazard):
         insists = not with_trainer(run) or bool(run.environment.within("transformers", ">=4.30"))
         first = next((place for keys, _ in config.entries() if (place := config.key_place(*keys)) is not None), None)
         yield self.finding(
-            Text(
-                '{name} has no "zero_optimization", which accelerate requires of a DeepSpeed config.',
-                '{name} 中没有 "zero_optimization"，而 accelerate 要求 DeepSpeed 配置必须有它。',
-            ).format(name=config.name),
+            translated('{name} has no "zero_optimization", which accelerate requires of a DeepSpeed config.').format(
+                name=config.name
+            ),
             certainty=Certainty.CERTAIN if insists else Certainty.LIKELY,
             confirm=() if insists else (_CONFIRM,),
-            cure=Text(
-                'Add "zero_optimization": {"stage": 2} (0 for DeepSpeed without ZeRO)',
-                '加入 "zero_optimization": {"stage": 2}（不用 ZeRO 时写 0）',
-            ),
+            cure=translated('Add "zero_optimization": {"stage": 2} (0 for DeepSpeed without ZeRO)'),
             spans=(
                 (first or config.source.place(0, 0)).span(),
-                run.config_field.span(Text("given to accelerate here", "在此处交给 accelerate")),
+                run.config_field.span(translated("given to accelerate here")),
             ),
             fixes=fix_of(
-                Text('Add "zero_optimization" with stage 0', '加入 stage 为 0 的 "zero_optimization"'),
+                translated('Add "zero_optimization" with stage 0'),
                 lambda: config.inserting("zero_optimization", value={"stage": 0}),
             ),
         )

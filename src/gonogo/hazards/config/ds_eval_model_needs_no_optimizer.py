@@ -8,15 +8,14 @@ from gonogo.evidence.script.deepspeed_dicts import dict_behind
 from gonogo.evidence.script.identifiers import last_name, uses_name, words
 from gonogo.hazards.facts.how_it_trains import trainer_calls
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, translated
 
 _STAGE = Pattern(r"zero stage ([0-3]|\{\}) requires an optimizer")
 _INFERENCE = "ZeRO inference only makes sense with ZeRO Stage 3"
 _EVALUATED = ("ref", "refmodel", "reference", "teacher", "reward", "critic_eval", "frozen", "judge")
 _PREPARES_EVALUATED = ("self.ref_model = prepare_deepspeed(", "ref_model", "reward_model", "teacher_model")
-_CONFIRM = Text(
-    "The accelerator runs with this DeepSpeed config, and the model reaches prepare() without an optimizer",
-    "accelerator 使用该 DeepSpeed 配置运行，且模型未与优化器一起传入 prepare()",
+_CONFIRM = translated(
+    "The accelerator runs with this DeepSpeed config, and the model reaches prepare() without an optimizer"
 )
 
 
@@ -31,9 +30,8 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 sure = call.name == "deepspeed.initialize" and _takes_the_runs_config(call, script)
                 named = uses_name(model, *_EVALUATED)
                 yield self.finding(
-                    Text(
-                        "`{model}` is given to DeepSpeed alone, without an optimizer, and ZeRO-{stage} requires one.",
-                        "`{model}` 单独交给 DeepSpeed，没有优化器，而 ZeRO-{stage} 需要优化器。",
+                    translated(
+                        "`{model}` is given to DeepSpeed alone, without an optimizer, and ZeRO-{stage} requires one."
                     ).format(model=ast.unparse(model)[:60], stage=stage),
                     certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                     cure=_CURE if named else _CURE[::-1],
@@ -58,11 +56,9 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         if evidence:
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "DeepSpeed was given a model without an optimizer (a reference, reward or teacher model, or one to "
-                    "evaluate) under ZeRO-{stage}, which needs one.",
-                    "DeepSpeed 在 ZeRO-{stage} 下得到一个没有优化器的模型（参考、奖励、教师模型，或只做评估的模型），而"
-                    "该阶段需要优化器。",
+                    "evaluate) under ZeRO-{stage}, which needs one."
                 ).format(stage=stage.group(1).replace("{}", "1/2") if stage else "1/2"),
                 cure=_CURE,
                 certainty=certainty,
@@ -71,15 +67,11 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
         elif evidence := first_match(log, _INFERENCE):
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "The Trainer evaluates before it trains, so the model has no optimizer; under DeepSpeed that works "
-                    "only with ZeRO-3.",
-                    "Trainer 在训练之前评估，此时模型没有优化器；在 DeepSpeed 下只有 ZeRO-3 支持这种情况。",
+                    "only with ZeRO-3."
                 ),
-                cure=Text(
-                    "Call trainer.train() first, evaluate in a process without --deepspeed, or use ZeRO-3",
-                    "先调用 trainer.train()，或在不带 --deepspeed 的进程中评估，或使用 ZeRO-3",
-                ),
+                cure=translated("Call trainer.train() first, evaluate in a process without --deepspeed, or use ZeRO-3"),
                 certainty=Certainty.POSSIBLE,
             )
 
@@ -93,32 +85,25 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
             if not any(kind.endswith("Trainer") for kind in kinds):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "The Trainer evaluates and never trains, so there is no optimizer: under DeepSpeed that works only "
-                    "with ZeRO-3, and this is ZeRO-{stage}.",
-                    "Trainer 只评估、从不训练，因此没有优化器：在 DeepSpeed 下只有 ZeRO-3 支持，而此处是 ZeRO-{stage}"
-                    "。",
+                    "with ZeRO-3, and this is ZeRO-{stage}."
                 ).format(stage=stage),
                 certainty=Certainty.LIKELY,
-                cure=Text(
-                    "Evaluate without --deepspeed, or with a ZeRO-3 config",
-                    "评估时不带 --deepspeed，或使用 ZeRO-3 配置",
-                ),
+                cure=translated("Evaluate without --deepspeed, or with a ZeRO-3 config"),
                 spans=(call.place.span(), stage_span(run)),
-                confirm=Text("No other file calls trainer.train()", "没有其他文件调用 trainer.train()"),
+                confirm=translated("No other file calls trainer.train()"),
             )
             return
 
 
 _CURE = (
-    Text(
+    translated(
         'Prepare the model that is only evaluated with "zero_optimization": {"stage": 0} (or 3), or keep it out '
-        "of DeepSpeed",
-        '用 "zero_optimization": {"stage": 0}（或 3）准备只做评估的模型，或不把它交给 DeepSpeed',
+        "of DeepSpeed"
     ),
-    Text(
-        "If it is to be trained: give the model and its optimizer to the same prepare() or deepspeed.initialize()",
-        "若它需要训练：在同一次 prepare() 或 deepspeed.initialize() 中传入模型和优化器",
+    translated(
+        "If it is to be trained: give the model and its optimizer to the same prepare() or deepspeed.initialize()"
     ),
 )
 

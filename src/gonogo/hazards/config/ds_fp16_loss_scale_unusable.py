@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from gonogo.hazards.facts.deepspeed_settings import span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text, translated
 
 
 class _Unusable(NamedTuple):
@@ -17,37 +17,26 @@ class _Unusable(NamedTuple):
 
 _UNUSABLE = (
     _Unusable(
-        *("loss_scale", lambda scale: scale < 0, 0, Severity.ERROR),
-        Text('"loss_scale" is {value}, below 0.', "“loss_scale” 为 {value}，小于 0。"),
+        *("loss_scale", lambda scale: scale < 0, 0, Severity.ERROR), translated('"loss_scale" is {value}, below 0.')
     ),
     _Unusable(
         *("loss_scale", lambda scale: scale > 65504, 0, Severity.ERROR),
-        Text(
+        translated(
             'The fixed "loss_scale" of {value:,.0f} is beyond what fp16 holds (65,504): every step overflows and is '
-            "skipped.",
-            "固定的 “loss_scale” {value:,.0f} 超出 fp16 的最大值（65,504）：每一步都会溢出并被跳过。",
+            "skipped."
         ),
     ),
     _Unusable(
         *("loss_scale_window", lambda window: window <= 0, 1000, Severity.ERROR),
-        Text(
-            '"loss_scale_window" is {value}, and DeepSpeed divides by it.',
-            "“loss_scale_window” 为 {value}，而 DeepSpeed 要用它作除数。",
-        ),
+        translated('"loss_scale_window" is {value}, and DeepSpeed divides by it.'),
     ),
     _Unusable(
         *("min_loss_scale", lambda lowest: lowest <= 0, 1, Severity.WARNING),
-        Text(
-            '"min_loss_scale" is {value}: the loss scale may fall to 0, and gradients with it.',
-            "“min_loss_scale” 为 {value}：loss scale 可能降到 0，梯度随之变成 0。",
-        ),
+        translated('"min_loss_scale" is {value}: the loss scale may fall to 0, and gradients with it.'),
     ),
     _Unusable(
         *("initial_scale_power", lambda power: power > 32, 16, Severity.WARNING),  # 32 was the default for years
-        Text(
-            "The loss scale starts at 2^{value}: about {skipped} steps are skipped until it fits.",
-            "loss scale 从 2^{value} 开始：大约有 {skipped} 步会被跳过，直到它降到可用的大小。",
-        ),
+        translated("The loss scale starts at 2^{value}: about {skipped} steps are skipped until it fits."),
     ),
 )
 
@@ -67,10 +56,10 @@ class DsFp16LossScaleUnusable(Hazard):
                 cause.format(value=value, skipped=int(value) - 16),
                 certainty=Certainty.CERTAIN if enabled else Certainty.LIKELY,
                 severity=severity,
-                cure=Text('Write "{key}": {good}', "写 “{key}”: {good}").format(key=key, good=good),
+                cure=translated('Write "{key}": {good}').format(key=key, good=good),
                 spans=span_in(config, "fp16", key),
                 fixes=fix_of(
-                    Text("write {good}", "改为 {good}").format(good=good),
+                    translated("write {good}").format(good=good),
                     partial(config.replacing, "fp16", key, value=good),
                     safe=False,
                 ),

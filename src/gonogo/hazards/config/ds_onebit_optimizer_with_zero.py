@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.deepspeed_settings import ZERO, newer_than, optimizer_type, span_in, version_words
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 
 class DsOnebitOptimizerWithZero(Hazard):
@@ -13,21 +13,18 @@ class DsOnebitOptimizerWithZero(Hazard):
         if not stage and not gone:
             return
         cause = (
-            Text(
-                "{deepspeed} has no optimizer {name} any more: it was removed in 0.19.7.",
-                "{deepspeed} 已没有优化器 {name}：它在 0.19.7 中被移除。",
-            ).format(deepspeed=version_words(run), name=name)
+            translated("{deepspeed} has no optimizer {name} any more: it was removed in 0.19.7.").format(
+                deepspeed=version_words(run), name=name
+            )
             if gone
-            else Text(
-                "{name} does not work with ZeRO, and ZeRO-{stage} is on: DeepSpeed refuses it.",
-                "{name} 不能与 ZeRO 一起使用，而这里开启了 ZeRO-{stage}：DeepSpeed 会拒绝。",
-            ).format(name=name, stage=stage)
+            else translated("{name} does not work with ZeRO, and ZeRO-{stage} is on: DeepSpeed refuses it.").format(
+                name=name, stage=stage
+            )
         )
         yield self.finding(
             cause,
-            cure=Text(
-                'Use "AdamW"; parameters such as freeze_step and cuda_aware go with {name}',
-                "改用 “AdamW”；freeze_step、cuda_aware 等参数随 {name} 一并去掉",
-            ).format(name=name),
+            cure=translated('Use "AdamW"; parameters such as freeze_step and cuda_aware go with {name}').format(
+                name=name
+            ),
             spans=(span_in(config, "optimizer", "type"), span_in(config, ZERO, "stage")),
         )

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.facts.deepspeed_settings import optimizer_type, span_in
 from gonogo.hazards.facts.how_it_trains import as_json, fix_of, mentions
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Fix, Hazard, Run, Text, translated
 
 _ADAM = frozenset(
     {
@@ -23,17 +23,11 @@ _TAKEN = {
 # TrainingArguments' names and other ways to say it.
 _MEANT = {"learning_rate": "lr", "adam_epsilon": "eps", "epsilon": "eps", "decay": "weight_decay", "wd": "weight_decay"}
 
-_CLIP = Text('Write "gradient_clipping": {value} at the top level instead', "改为在顶层写 “gradient_clipping”: {value}")
-_CLIPPED = Text(
-    'Remove it: "gradient_clipping": {value} limits the norm already',
-    "去掉它：“gradient_clipping”: {value} 已经限制了梯度范数",
-)
+_CLIP = translated('Write "gradient_clipping": {value} at the top level instead')
+_CLIPPED = translated('Remove it: "gradient_clipping": {value} limits the norm already')
 
-_CLIP = Text('Write "gradient_clipping": {value} at the top level instead', "改为在顶层写 “gradient_clipping”: {value}")
-_CLIPPED = Text(
-    'Remove it: "gradient_clipping": {value} limits the norm already',
-    "去掉它：“gradient_clipping”: {value} 已经限制了梯度范数",
-)
+_CLIP = translated('Write "gradient_clipping": {value} at the top level instead')
+_CLIPPED = translated('Remove it: "gradient_clipping": {value} limits the norm already')
 
 
 def _sureness(run: Run) -> Certainty:
@@ -66,10 +60,9 @@ class DsOptimizerUnknownParameter(Hazard):
             else:
                 cure = Text(f'Write "{meant}"', f"写 “{meant}”")
             yield self.finding(
-                Text(
+                translated(
                     "{optimizer} takes no parameter {key}: DeepSpeed passes it to the constructor, which raises "
-                    "TypeError.",
-                    "{optimizer} 没有参数 {key}：DeepSpeed 会把它传给构造函数，引发 TypeError。",
+                    "TypeError."
                 ).format(optimizer=optimizer_type(config), key=key),
                 certainty=_sureness(run),
                 cure=cure,
@@ -81,14 +74,13 @@ class DsOptimizerUnknownParameter(Hazard):
         keys = ("optimizer", "params", "max_grad_norm")
         clipping = config.raw("gradient_clipping")
         makers = [lambda: config.removing(*keys)]
-        title, cure = Text("remove it", "去掉它"), _CLIPPED
+        title, cure = translated("remove it"), _CLIPPED
         if clipping.absent or clipping.number == 0:
             makers.append(lambda: config.inserting("gradient_clipping", value=value))
-            title, cure = Text("use gradient_clipping", "使用 gradient_clipping"), _CLIP
+            title, cure = translated("use gradient_clipping"), _CLIP
         return self.finding(
-            Text(
-                'DeepSpeed refuses "max_grad_norm" as an optimizer parameter: ValueError when the optimizer is built.',
-                "DeepSpeed 拒绝把 “max_grad_norm” 作为优化器参数：构建优化器时抛出 ValueError。",
+            translated(
+                'DeepSpeed refuses "max_grad_norm" as an optimizer parameter: ValueError when the optimizer is built.'
             ),
             certainty=_sureness(run),
             cure=cure.format(value=as_json(clipping.get(value))),

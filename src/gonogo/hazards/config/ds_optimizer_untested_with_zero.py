@@ -1,16 +1,13 @@
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 from gonogo.hazards.facts.how_it_trains import mentions
-from gonogo.hazards.rule import Certainty, Field, Text
+from gonogo.hazards.rule import Certainty, Field, translated
 
 _DEEPSPEEDS = ("lamb", "muadam", "muadamw", "musgd")
 _TORCHS = (
     *("SGD", "RMSprop", "Rprop", "Adamax", "NAdam", "RAdam", "ASGD"),
     *("Adadelta", "Adafactor", "LBFGS", "SparseAdam"),
 )
-_LAMB = Text(
-    "; Lamb's norms are then those of flattened slices, not of layers",
-    "；此时 Lamb 的范数是展平切片的范数，而不是各层的",
-)
+_LAMB = translated("; Lamb's norms are then those of flattened slices, not of layers")
 
 
 def _is_untested(field: Field) -> bool:

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.deepspeed_settings import optimizer_type, read_by_json, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 _WARMED_UP_TO = ("scheduler", "params", "warmup_max_lr")
 
@@ -21,27 +21,22 @@ class DsOptimizerWithoutLearningRate(Hazard):
         if wanted == 0.001:
             return
         yield self.finding(
-            Text(
-                'The optimizer {name} has no "lr": it trains with its default of 0.001{instead}.',
-                "优化器 {name} 没有 “lr”：将以默认值 0.001 训练{instead}。",
-            ).format(
+            translated('The optimizer {name} has no "lr": it trains with its default of 0.001{instead}.').format(
                 name=name,
-                instead=Text(", not with --learning_rate {wanted}", "，而不是 --learning_rate {wanted}").format(
-                    wanted=wanted
-                )
+                instead=translated(", not with --learning_rate {wanted}").format(wanted=wanted)
                 if wanted is not None
                 else "",
             ),
             certainty=Certainty.CERTAIN if wanted is not None else Certainty.LIKELY,
             severity=Severity.ERROR if wanted is not None else Severity.WARNING,
             cure=(
-                Text('Write "lr": "auto", which transformers fills in', "写 “lr”: “auto”，由 transformers 填充")
+                translated('Write "lr": "auto", which transformers fills in')
                 if trainer is not False
-                else Text('Write "lr": {rate}', "写 “lr”: {rate}").format(rate=2e-5 if wanted is None else wanted)
+                else translated('Write "lr": {rate}').format(rate=2e-5 if wanted is None else wanted)
             ),
             spans=(span_in(config, "optimizer", "type"), run.arguments.get("learning_rate").span()),
             fixes=fix_of(
-                Text("leave it to the training arguments", "交由训练参数决定"),
+                translated("leave it to the training arguments"),
                 lambda: config.inserting("optimizer", "params", "lr", value="auto"),
                 safe=False,
             )

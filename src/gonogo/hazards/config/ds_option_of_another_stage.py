@@ -1,9 +1,9 @@
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
-from gonogo.hazards.rule import Text
+from gonogo.hazards.rule import translated
 
 _BELONGS = {
-    "round_robin_gradients": (False, (1, 2), Text("stages 1 and 2", "stage 1 和 2")),
-    "ignore_unused_parameters": (True, (2,), Text("stage 2", "stage 2")),
+    "round_robin_gradients": (False, (1, 2), translated("stages 1 and 2")),
+    "ignore_unused_parameters": (True, (2,), translated("stage 2")),
 }
 """The default, and where another value has an effect."""
 

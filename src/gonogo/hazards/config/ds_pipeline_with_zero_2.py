@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.deepspeed_settings import ZERO, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 
 
 class DsPipelineWithZero2(Hazard):
@@ -13,14 +13,11 @@ class DsPipelineWithZero2(Hazard):
         if call is None:
             return
         yield self.finding(
-            Text(
-                "ZeRO's stage is {stage} and the script builds a pipeline: DeepSpeed takes stage 0 or 1 with it.",
-                "ZeRO 的 stage 为 {stage}，而脚本构建了流水线：DeepSpeed 在此只接受 stage 0 或 1。",
+            translated(
+                "ZeRO's stage is {stage} and the script builds a pipeline: DeepSpeed takes stage 0 or 1 with it."
             ).format(stage=config.zero_stage),
             certainty=Certainty.CERTAIN if call.name.endswith("PipelineModule") else Certainty.LIKELY,
-            cure=Text('Set "stage" to 1', "把 “stage” 设为 1"),
+            cure=translated('Set "stage" to 1'),
             spans=(span_in(config, ZERO, "stage"), call.place.span()),
-            fixes=fix_of(
-                Text("take ZeRO-1", "使用 ZeRO-1"), lambda: config.replacing(ZERO, "stage", value=1), safe=False
-            ),
+            fixes=fix_of(translated("take ZeRO-1"), lambda: config.replacing(ZERO, "stage", value=1), safe=False),
         )

@@ -2,7 +2,7 @@ from functools import partial
 
 from gonogo.hazards.facts.deepspeed_settings import is_on, span_in
 from gonogo.hazards.facts.how_it_trains import fix_of
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 
 class DsProfilingLeftOn(Hazard):
@@ -14,15 +14,13 @@ class DsProfilingLeftOn(Hazard):
         if not keys:
             return
         yield self.finding(
-            Text("Measured at every step, which costs time: {en}.", "每一步都做测量，会拖慢训练：{zh}。").format(
+            translated("Measured at every step, which costs time: {en}.").format(
                 en=", ".join(one[0] for one in keys), zh="、".join(one[0] for one in keys)
             ),
             severity=Severity.NOTE,
-            cure=Text("Switch it off for the real run", "正式运行时关闭"),
+            cure=translated("Switch it off for the real run"),
             spans=tuple(span_in(config, *one) for one in keys),
             fixes=fix_of(
-                Text("switch it off", "关闭"),
-                *(partial(config.replacing, *one, value=False) for one in keys),
-                safe=False,
+                translated("switch it off"), *(partial(config.replacing, *one, value=False) for one in keys), safe=False
             ),
         )

@@ -1,8 +1,8 @@
 from gonogo.hazards.config_rule import ConfigHazard, Setting, Words
 from gonogo.hazards.facts.deepspeed_settings import ZERO, gib, span_in
-from gonogo.hazards.rule import DeepSpeedConfig, Span, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Span, translated
 
-_TWO = Text(" in each of two buffers (overlap_comm)", "，共两个缓冲区（overlap_comm）")
+_TWO = translated(" in each of two buffers (overlap_comm)")
 
 
 class DsReduceBucketHuge(ConfigHazard):

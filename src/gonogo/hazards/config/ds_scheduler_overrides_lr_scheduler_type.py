@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 # What each of DeepSpeed's schedules is called among transformers' own.
 _SAME = {
@@ -23,30 +23,18 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
         meant = next((name for name, names in _SAME.items() if wanted in names), None)
         needs_one = not config.raw("optimizer").absent and run.environment.within("transformers", ">=4.33") is not True
         yield self.finding(
-            Text(
+            translated(
                 'lr_scheduler_type is "{wanted}", and the DeepSpeed config has a scheduler {kind}: that one is used '
-                "(as {same}), and {wanted} has no effect.",
-                'lr_scheduler_type 为 "{wanted}"，而 DeepSpeed 配置中有 scheduler {kind}：实际使用后者（相当于 '
-                "{same}），{wanted} 不起作用。",
+                "(as {same}), and {wanted} has no effect."
             ).format(wanted=wanted, kind=kind.value, same=same[0]),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=(
-                Text(
-                    'Remove the "scheduler" block from the DeepSpeed config', '从 DeepSpeed 配置中删除 "scheduler" 段'
-                ),
-                *(
-                    [Text('Or name the schedule there: "{meant}"', "或在其中写明：“{meant}”").format(meant=meant)]
-                    if meant
-                    else []
-                ),
+                translated('Remove the "scheduler" block from the DeepSpeed config'),
+                *([translated('Or name the schedule there: "{meant}"').format(meant=meant)] if meant else []),
             ),
-            spans=(kind.span(), asked.span(Text("requested here", "此处要求"))),
+            spans=(kind.span(), asked.span(translated("requested here"))),
             fixes=()
             if needs_one
-            else fix_of(
-                Text('Remove the "scheduler" block', '删除 "scheduler" 段'),
-                lambda: config.removing("scheduler"),
-                safe=False,
-            ),
+            else fix_of(translated('Remove the "scheduler" block'), lambda: config.removing("scheduler"), safe=False),
         )

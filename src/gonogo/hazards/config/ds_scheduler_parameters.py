@@ -3,7 +3,7 @@ from functools import partial
 
 from gonogo.hazards.facts.deepspeed_settings import key_spot, newer_than, span_in, version_words
 from gonogo.hazards.facts.how_it_trains import fix_of, with_accelerate
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text, translated
 
 _WARMUP = ("warmup_min_lr", "warmup_max_lr", "warmup_num_steps", "warmup_type", "last_batch_iteration")
 _TAKEN = {
@@ -39,34 +39,24 @@ class DsSchedulerParameters(Hazard):
         given = params.value if isinstance(params.value, Mapping) else {}
         if "total_num_steps" in taken and "total_num_steps" not in given:
             filled_in = fix_of(
-                Text("let transformers fill it in", "由 transformers 填充"),
-                partial(config.inserting, *_TOTAL, value="auto"),
-                safe=False,
+                translated("let transformers fill it in"), partial(config.inserting, *_TOTAL, value="auto"), safe=False
             )
             yield self.finding(
-                Text("{name} needs total_num_steps, and has none.", "{name} 需要 total_num_steps，但没有给出。").format(
-                    name=name
-                ),
-                cure=Text(
-                    'Write "total_num_steps" with the number of steps, or "auto" under transformers',
-                    "写出 “total_num_steps” 的步数；使用 transformers 时可写 “auto”",
-                ),
+                translated("{name} needs total_num_steps, and has none.").format(name=name),
+                cure=translated('Write "total_num_steps" with the number of steps, or "auto" under transformers'),
                 spans=key_spot(config, "scheduler", "params") or span_in(config, "scheduler", "type"),
                 fixes=filled_in if with_accelerate(run) else (),
             )
         for key in given:
             if key not in taken:
                 yield self.finding(
-                    Text(
-                        "{name} takes no parameter {key}: TypeError when it is built.",
-                        "{name} 没有参数 {key}：构建时会抛出 TypeError。",
-                    ).format(name=name, key=key),
-                    cure=Text(
-                        "Remove it, or take a scheduler that has it{which}", "去掉它，或改用有该参数的调度器{which}"
-                    ).format(which=_which(key)),
+                    translated("{name} takes no parameter {key}: TypeError when it is built.").format(
+                        name=name, key=key
+                    ),
+                    cure=translated("Remove it, or take a scheduler that has it{which}").format(which=_which(key)),
                     spans=span_in(config, "scheduler", "params", key),
                     fixes=fix_of(
-                        Text("remove it", "去掉它"), partial(config.removing, "scheduler", "params", key), safe=False
+                        translated("remove it"), partial(config.removing, "scheduler", "params", key), safe=False
                     ),
                 )
         warmup = config.raw("scheduler", "params", "warmup_num_steps")
@@ -74,12 +64,11 @@ class DsSchedulerParameters(Hazard):
         counted = isinstance(steps, (int, float)) and not isinstance(steps, bool)
         if counted and (steps <= 0 or isinstance(steps, float)) and newer_than(run, ">=0.19.3"):
             yield self.finding(
-                Text(
-                    "warmup_num_steps is {value}; {version} takes integers above 0 only.",
-                    "warmup_num_steps 为 {value}；{version} 只接受大于 0 的整数。",
-                ).format(value=steps, version=version_words(run)),
-                cure=Text("Write 1 for next to no warm-up", "几乎不预热时写 1")
+                translated("warmup_num_steps is {value}; {version} takes integers above 0 only.").format(
+                    value=steps, version=version_words(run)
+                ),
+                cure=translated("Write 1 for next to no warm-up")
                 if steps < 1
-                else Text("Write {steps}", "写 {steps}").format(steps=int(steps)),
+                else translated("Write {steps}").format(steps=int(steps)),
                 spans=span_in(config, "scheduler", "params", "warmup_num_steps"),
             )

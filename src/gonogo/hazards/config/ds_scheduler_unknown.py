@@ -1,6 +1,6 @@
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.facts.deepspeed_settings import newer_than, span_in, version_words
-from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Findings, Hazard, Run, translated
 
 _DEEPSPEEDS = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest")
 _TORCHS = frozenset(
@@ -31,23 +31,18 @@ class DsSchedulerUnknown(Hazard):
             return
         near = None if late else _MEANT.get(name.lower()) or nearest(name, _DEEPSPEEDS)
         yield self.finding(
-            Text(
-                "{version} has no scheduler {name} yet: it came with 0.12.4.",
-                "{version} 还没有调度器 {name}：它自 0.12.4 起提供。",
-            ).format(version=version_words(run), name=name)
+            translated("{version} has no scheduler {name} yet: it came with 0.12.4.").format(
+                version=version_words(run), name=name
+            )
             if late
-            else Text(
-                '"{name}" is no scheduler of DeepSpeed\'s and no class of torch.optim.lr_scheduler.',
-                "“{name}” 既不是 DeepSpeed 的调度器，也不是 torch.optim.lr_scheduler 的类。",
+            else translated(
+                '"{name}" is no scheduler of DeepSpeed\'s and no class of torch.optim.lr_scheduler.'
             ).format(name=name),
             cure=(
-                Text('Install "deepspeed>=0.12.4"', "安装 “deepspeed>=0.12.4”")
+                translated('Install "deepspeed>=0.12.4"')
                 if late
-                else Text("Write {near}", "写 {near}").format(near=near or ", ".join(_DEEPSPEEDS)),
-                Text(
-                    'Or remove "scheduler", and choose it with --lr_scheduler_type',
-                    "或去掉 “scheduler”，用 --lr_scheduler_type 选择",
-                ),
+                else translated("Write {near}").format(near=near or ", ".join(_DEEPSPEEDS)),
+                translated('Or remove "scheduler", and choose it with --lr_scheduler_type'),
             ),
             spans=span_in(config, "scheduler", "type"),
         )

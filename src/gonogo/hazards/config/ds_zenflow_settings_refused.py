@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
 from gonogo.hazards.facts.deepspeed_settings import ZERO, key_spot, span_in
-from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Span, Text
+from gonogo.hazards.rule import DeepSpeedConfig, Finding, Findings, Hazard, Run, Span, Text, translated
 
 
 class DsZenflowSettingsRefused(Hazard):
@@ -13,8 +13,8 @@ class DsZenflowSettingsRefused(Hazard):
         device = config.offload("optimizer")
         if config.zero_stage in (1, 2) and device.known and device.value == "none":
             yield self._found(
-                Text("ZenFlow is on and the optimizer is not offloaded.", "开启了 ZenFlow，却没有卸载优化器。"),
-                Text('Write "offload_optimizer": {"device": "cpu"}', "写 “offload_optimizer”: {“device”: “cpu”}"),
+                translated("ZenFlow is on and the optimizer is not offloaded."),
+                translated('Write "offload_optimizer": {"device": "cpu"}'),
                 key_spot(config, ZERO, "zenflow"),
                 span_in(config, ZERO, "offload_optimizer"),
             )
@@ -22,32 +22,27 @@ class DsZenflowSettingsRefused(Hazard):
         interval, update = section.value.get("select_interval", "auto"), section.value.get("update_interval", "auto")
         if strategy in ("step", "epoch") and isinstance(interval, str):
             yield self._found(
-                Text(
-                    'select_strategy is "{strategy}" and select_interval is not a number.',
-                    "select_strategy 为 “{strategy}”，而 select_interval 不是数字。",
-                ).format(strategy=strategy),
-                Text("Write select_interval as a number of steps", "把 select_interval 写成步数"),
+                translated('select_strategy is "{strategy}" and select_interval is not a number.').format(
+                    strategy=strategy
+                ),
+                translated("Write select_interval as a number of steps"),
                 span_in(config, ZERO, "zenflow", "select_strategy"),
                 span_in(config, ZERO, "zenflow", "select_interval"),
             )
         elif strategy == "auto" and isinstance(interval, int):
             yield self._found(
-                Text(
-                    'select_strategy is "auto", which sets select_interval itself, and {interval} is given.',
-                    "select_strategy 为 “auto”，会自行设定 select_interval，而这里给出了 {interval}。",
+                translated(
+                    'select_strategy is "auto", which sets select_interval itself, and {interval} is given.'
                 ).format(interval=interval),
-                Text("Remove select_interval", "去掉 select_interval"),
+                translated("Remove select_interval"),
                 span_in(config, ZERO, "zenflow", "select_interval"),
             )
         elif strategy == "step" and isinstance(interval, int) and isinstance(update, int) and 0 < interval < update:
             yield self._found(
-                Text(
-                    "select_interval is {interval}, less than update_interval {update}.",
-                    "select_interval 为 {interval}，小于 update_interval {update}。",
-                ).format(interval=interval, update=update),
-                Text("Write a select_interval of {update} or more", "select_interval 写 {update} 或更大").format(
-                    update=update
+                translated("select_interval is {interval}, less than update_interval {update}.").format(
+                    interval=interval, update=update
                 ),
+                translated("Write a select_interval of {update} or more").format(update=update),
                 span_in(config, ZERO, "zenflow", "select_interval"),
                 span_in(config, ZERO, "zenflow", "update_interval"),
             )

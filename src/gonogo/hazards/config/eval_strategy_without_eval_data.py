@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Call, Certainty, Field, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Field, Findings, Hazard, Run, Script, translated
 
 _TRAINERS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 _OVERRIDDEN = ("get_eval_dataloader", "evaluate", "evaluation_loop", "_maybe_log_save_evaluate", "__init__")
@@ -20,19 +20,11 @@ class EvalStrategyWithoutEvalData(Hazard):
         plain = call.name in _TRAINERS
         word = str(strategy.value).rpartition(".")[2].lower()
         yield self.finding(
-            Text(
-                'Evaluation is by "{word}", and this Trainer is given no eval_dataset.',
-                '评估策略为 "{word}"，而此 Trainer 没有得到 eval_dataset。',
-            ).format(word=word),
+            translated('Evaluation is by "{word}", and this Trainer is given no eval_dataset.').format(word=word),
             certainty=Certainty.CERTAIN if plain else Certainty.LIKELY,
-            cure=(
-                Text("Pass eval_dataset= to the Trainer", "给 Trainer 传入 eval_dataset="),
-                Text("Or set --eval_strategy no", "或设 --eval_strategy no"),
-            ),
-            spans=(call.place.span(), strategy.span(Text("evaluation is requested here", "此处要求评估"))),
-            confirm=()
-            if plain
-            else (Text("The Trainer's own class brings no evaluation data", "自定义的 Trainer 类没有自带评估数据"),),
+            cure=(translated("Pass eval_dataset= to the Trainer"), translated("Or set --eval_strategy no")),
+            spans=(call.place.span(), strategy.span(translated("evaluation is requested here"))),
+            confirm=() if plain else (translated("The Trainer's own class brings no evaluation data"),),
         )
 
 

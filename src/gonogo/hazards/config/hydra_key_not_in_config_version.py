@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 _RENAMED = {"trainer.val_generations_to_log_to_wandb": ("trainer.log_val_generations", "0.3")}
 """verl's keys that have another name, with the release that changed it (verl/trainer/config/ppo_trainer.yaml)."""
@@ -20,16 +20,11 @@ class HydraKeyNotInConfigVersion(LoggedHazard):
             if newer is False:
                 continue
             yield self.finding(
-                Text(
-                    "verl {since} renamed {key} to {now}: Hydra refuses the override.",
-                    "verl {since} 把 {key} 改名为 {now}：Hydra 会拒绝该覆盖。",
-                ).format(since=since, key=key, now=now),
-                certainty=Certainty.CERTAIN if newer else Certainty.POSSIBLE,
-                cure=Text("Write {now}", "改写为 {now}").format(now=now),
-                spans=(word.place.span(), run.environment.field("verl").span()),
-                confirm=()
-                if newer
-                else Text("pip show verl says {since} or newer", "pip show verl 显示 {since} 或更新").format(
-                    since=since
+                translated("verl {since} renamed {key} to {now}: Hydra refuses the override.").format(
+                    since=since, key=key, now=now
                 ),
+                certainty=Certainty.CERTAIN if newer else Certainty.POSSIBLE,
+                cure=translated("Write {now}").format(now=now),
+                spans=(word.place.span(), run.environment.field("verl").span()),
+                confirm=() if newer else translated("pip show verl says {since} or newer").format(since=since),
             )

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, from_accelerate_yaml, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Severity, translated
 
 
 class MaxGradNormWithoutGradientClipping(Hazard):
@@ -11,19 +11,15 @@ class MaxGradNormWithoutGradientClipping(Hazard):
         if run.framework == "ms-swift" or config.preset is not None or from_accelerate_yaml(run):
             return
         yield self.finding(
-            Text(
-                "max_grad_norm is {norm}, and the DeepSpeed config has no gradient_clipping: nothing is clipped.",
-                "max_grad_norm 为 {norm}，而 DeepSpeed 配置中没有 gradient_clipping：不会做任何裁剪。",
+            translated(
+                "max_grad_norm is {norm}, and the DeepSpeed config has no gradient_clipping: nothing is clipped."
             ).format(norm=norm.number),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
-            cure=Text(
-                'Add "gradient_clipping": "auto" to the DeepSpeed config',
-                '在 DeepSpeed 配置中加入 "gradient_clipping": "auto"',
-            ),
+            cure=translated('Add "gradient_clipping": "auto" to the DeepSpeed config'),
             spans=norm.span(),
             fixes=fix_of(
-                Text('Add "gradient_clipping": "auto"', '加入 "gradient_clipping": "auto"'),
+                translated('Add "gradient_clipping": "auto"'),
                 lambda: config.inserting("gradient_clipping", value="auto"),
                 safe=False,
             ),

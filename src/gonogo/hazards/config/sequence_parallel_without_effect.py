@@ -1,6 +1,6 @@
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.hazards.facts.as_run import stepped_runs
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 _EXCHANGES = ("alltoall", "all_to_all", "send", "recv")
 """What Ulysses exchanges heads by, and what ring attention passes keys and values on by."""
@@ -14,25 +14,18 @@ class SequenceParallelWithoutEffect(Hazard):
             return
         _, run = runs[0]
         yield self.finding(
-            Text(
+            translated(
                 "A sequence-parallel size of {size} was requested, and no rank exchanged heads or keys with another: "
-                "each trained on whole sequences{tokens}.",
-                "设置的序列并行大小为 {size}，但没有 rank 与其他 rank 交换过注意力头或 key：每个都在完整的序列上训练"
-                "{tokens}。",
+                "each trained on whole sequences{tokens}."
             ).format(
                 size=run.asked.sequence_parallel,
-                tokens=Text(" (of {most:,} tokens)", "（{most:,} 个 token）").format(most=run.tokens[1])
-                if run.tokens
-                else "",
+                tokens=translated(" (of {most:,} tokens)").format(most=run.tokens[1]) if run.tokens else "",
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(
-                Text(
-                    "Use a release or a trainer that implements sequence parallelism for this model",
-                    "使用为该模型实现了序列并行的版本或 trainer",
-                ),
-                Text("Or leave the option out and plan for whole sequences", "或去掉该选项，按完整序列规划显存"),
+                translated("Use a release or a trainer that implements sequence parallelism for this model"),
+                translated("Or leave the option out and plan for whole sequences"),
             ),
             ranks=tuple(rank.rank for rank, _ in runs),
         )

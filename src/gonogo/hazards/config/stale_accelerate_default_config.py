@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.fsdp import fsdp_requested
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
 _WRAP = Pattern(r"Could not find the transformer layer (?:class|cls)")
 _DEFAULT_FILE = Pattern(
@@ -8,16 +8,11 @@ _DEFAULT_FILE = Pattern(
     r"|accelerate/default_config\.ya?ml"
 )
 _CURE = (
-    Text(
+    translated(
         "Look at it, then delete it: cat ~/.cache/huggingface/accelerate/default_config.yaml; rm "
-        "~/.cache/huggingface/accelerate/default_config.yaml (on every node)",
-        "先查看再删除：cat ~/.cache/huggingface/accelerate/default_config.yaml；rm "
-        "~/.cache/huggingface/accelerate/default_config.yaml（每个节点）",
+        "~/.cache/huggingface/accelerate/default_config.yaml (on every node)"
     ),
-    Text(
-        "Name the configuration that is meant: accelerate launch --config_file my_config.yaml ...",
-        "明确指定所用配置：accelerate launch --config_file my_config.yaml ...",
-    ),
+    translated("Name the configuration that is meant: accelerate launch --config_file my_config.yaml ..."),
 )
 _MODES = ("use_deepspeed", "use_fsdp", "multi_gpu", "cpu", "tpu", "use_megatron_lm")
 
@@ -34,28 +29,24 @@ class StaleAccelerateDefaultConfig(Hazard):
             return
         asked = launch.options.get(program)
         kind = run.accelerate.distributed_type.string if run.accelerate is not None else None
-        deepspeed = Text("the program is given DeepSpeed here", "此处给程序指定了 DeepSpeed")
+        deepspeed = translated("the program is given DeepSpeed here")
         if kind is not None and kind.upper() in ("FSDP", "MEGATRON_LM"):
             yield self.finding(
-                Text(
+                translated(
                     "The command names no --config_file, so accelerate reads {path}, which says distributed_type: "
-                    "{kind}; the program is told to use DeepSpeed.",
-                    "命令没有给出 --config_file，accelerate 会读取 {path}，其中 distributed_type: {kind}；而程序被要求"
-                    "使用 DeepSpeed。",
+                    "{kind}; the program is told to use DeepSpeed."
                 ).format(path=launch.accelerate_config.get("default_config.yaml"), kind=kind),
                 certainty=Certainty.LIKELY,
                 cure=_CURE[::-1],
                 spans=(launch.place.span(), asked.span(deepspeed)),
-                confirm=Text("That file is meant for another run", "该文件是为别的训练写的"),
+                confirm=translated("That file is meant for another run"),
             )
         elif kind is None and "num_processes" not in launch.launcher_options:
             yield self.finding(
-                Text(
+                translated(
                     "The command names neither --config_file nor --num_processes: how many processes run, and whether "
                     "accelerate turns FSDP or DeepSpeed on, comes from default_config.yaml of whichever machine runs "
-                    "it.",
-                    "命令既没有 --config_file 也没有 --num_processes：进程数以及 accelerate 是否启用 FSDP 或 DeepSpeed"
-                    "，都取决于运行机器上的 default_config.yaml。",
+                    "it."
                 ),
                 severity=Severity.NOTE,
                 certainty=Certainty.POSSIBLE,
@@ -74,17 +65,15 @@ class StaleAccelerateDefaultConfig(Hazard):
             return
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "FSDP wraps the model although this run does not ask for it: accelerate's default configuration, left "
-                "by an earlier project, does.",
-                "本次训练没有要求 FSDP，模型却被 FSDP 包装：是以前项目留下的 accelerate 默认配置打开的。",
+                "by an earlier project, does."
             ),
             cure=_CURE,
             certainty=_certainty(asked, named is not None),
             also=(named,) if named else (),
-            confirm=Text(
-                "~/.cache/huggingface/accelerate/default_config.yaml exists and says distributed_type: FSDP",
-                "~/.cache/huggingface/accelerate/default_config.yaml 存在，且含 distributed_type: FSDP",
+            confirm=translated(
+                "~/.cache/huggingface/accelerate/default_config.yaml exists and says distributed_type: FSDP"
             ),
         )
 

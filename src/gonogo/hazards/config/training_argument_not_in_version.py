@@ -18,6 +18,7 @@ from gonogo.hazards.rule import (
     Script,
     Span,
     Text,
+    translated,
 )
 
 _CALLS = {
@@ -31,7 +32,7 @@ _REFUSED = Pattern(
     r"\b(\w*TrainingArguments|(?:Seq2Seq)?Trainer)(?:\.(?:__)?init(?:__)?)?\(\) got an unexpected keyword argument "
     r"['\"‘’`](\w+)"
 )
-_LEAVE_OUT = Text("Leave it out", "去掉它")
+_LEAVE_OUT = translated("Leave it out")
 
 
 def _of_another_library(error: LoggedError) -> bool:
@@ -63,25 +64,18 @@ class TrainingArgumentNotInVersion(Hazard):
             instead = other or INSTEAD.get(name)
             yield self.log_finding(
                 evidence,
-                Text(
-                    "{kind} of the installed transformers has no argument {name}: another release has.",
-                    "已安装的 transformers 的 {kind} 没有参数 {name}：其他版本有。",
-                ).format(kind=kind, name=name),
+                translated("{kind} of the installed transformers has no argument {name}: another release has.").format(
+                    kind=kind, name=name
+                ),
                 certainty=Certainty.LIKELY,
                 cure=(
-                    Text("Use {instead} instead", "改用 {instead}").format(instead=instead)
+                    translated("Use {instead} instead").format(instead=instead)
                     if instead
-                    else Text("Leave {name} out", "去掉 {name}").format(name=name),
-                    Text(
-                        "Or install the transformers that the program was written for (its requirements file)",
-                        "或安装该程序编写时所用的 transformers（见其 requirements）",
-                    ),
+                    else translated("Leave {name} out").format(name=name),
+                    translated("Or install the transformers that the program was written for (its requirements file)"),
                 ),
                 parameter=name,
-                confirm=Text(
-                    "pip show transformers names another release than the program's requirements",
-                    "pip show transformers 的版本与程序要求的不同",
-                ),
+                confirm=translated("pip show transformers names another release than the program's requirements"),
             )
             return
 
@@ -151,31 +145,27 @@ class TrainingArgumentNotInVersion(Hazard):
         instead = successor(kind, name, environment) or INSTEAD.get(name)
         side, border_version = why
         if side == "until":
-            cause = Text(
-                "{kind} has no argument {name} any more: transformers {border} removed it, and this run has {version}.",
-                "{kind} 已没有参数 {name}：transformers {border} 移除了它，而本次训练使用 {version}。",
+            cause = translated(
+                "{kind} has no argument {name} any more: transformers {border} removed it, and this run has {version}."
             )
         else:
-            cause = Text(
-                "{kind} has no argument {name} yet: it came with transformers {border}, and this run has {version}.",
-                "{kind} 还没有参数 {name}：它随 transformers {border} 引入，而本次训练使用 {version}。",
+            cause = translated(
+                "{kind} has no argument {name} yet: it came with transformers {border}, and this run has {version}."
             )
         other = f'pip install "transformers{"<" if side == "until" else ">="}{border_version}"'
         first = (
-            Text("Use {instead} instead", "改用 {instead}").format(instead=instead)
+            translated("Use {instead} instead").format(instead=instead)
             if instead
-            else Text("Leave {name} out", "去掉 {name}").format(name=name)
+            else translated("Leave {name} out").format(name=name)
         )
         return self.finding(
             cause.format(kind=kind, name=name, border=border_version, version=version.get(_specifier(environment))),
             certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
             cure=(first, Text(f"Or {other}", f"或 {other}")),
-            spans=(span, version.span(Text("this version", "使用的版本"))),
+            spans=(span, version.span(translated("this version"))),
             fixes=fix,
             parameter=name,
-            confirm=()
-            if certain
-            else (Text("Nothing in between renames or swallows the argument", "中间没有代码改名或吞掉该参数"),),
+            confirm=() if certain else (translated("Nothing in between renames or swallows the argument"),),
         )
 
 

@@ -2,7 +2,7 @@ from gonogo.hazards.config._argument_names import all_names, releases
 from gonogo.hazards.config._nearest import nearest
 from gonogo.hazards.config._parsed_arguments import ParsedClasses, parsed_classes
 from gonogo.hazards.config._renaming import renaming_keyword, renaming_option
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Script, Text, translated
 
 
 class TrainingArgumentUnknown(Hazard):
@@ -18,10 +18,9 @@ class TrainingArgumentUnknown(Hazard):
                     continue
                 near = nearest(name, known, cutoff=0.8)
                 yield self.finding(
-                    Text(
-                        "TrainingArguments has no argument {name} and raises TypeError.{near}",
-                        "TrainingArguments 没有参数 {name}：会抛出 TypeError。{near}",
-                    ).format(name=name, near=_nearest_named(near, "")),
+                    translated("TrainingArguments has no argument {name} and raises TypeError.{near}").format(
+                        name=name, near=_nearest_named(near, "")
+                    ),
                     certainty=_certainty(run, near),
                     cure=_write(near, ""),
                     spans=place.span(),
@@ -45,12 +44,11 @@ class TrainingArgumentUnknown(Hazard):
             if name in known or any(one.startswith(name) for one in known) or name in ("local_rank", "help"):
                 continue
             near = nearest(name, [one for one in known if not one.startswith("no_")], cutoff=0.8)
-            parser = Text("parses these classes", "解析这些类")
+            parser = translated("parses these classes")
             yield self.finding(
-                Text(
-                    "--{name} is an option of none of the classes that the program parses.{near}",
-                    "程序所解析的类中都没有选项 --{name}。{near}",
-                ).format(name=name, near=_nearest_named(near, "--")),
+                translated("--{name} is an option of none of the classes that the program parses.{near}").format(
+                    name=name, near=_nearest_named(near, "--")
+                ),
                 certainty=_certainty(run, near),
                 cure=_write(near, "--"),
                 spans=(place.span(), parsed.call.place.span(parser)),
@@ -61,20 +59,20 @@ class TrainingArgumentUnknown(Hazard):
 
 
 _PLAIN = ("transformers.TrainingArguments", "transformers.Seq2SeqTrainingArguments")
-_ADD = Text("Remove it, or add it to the program's own dataclasses", "删除它，或加入程序自己的 dataclass")
-_CONFIRM = Text("No release of transformers that may be installed has it", "可能安装的 transformers 版本中都没有它")
+_ADD = translated("Remove it, or add it to the program's own dataclasses")
+_CONFIRM = translated("No release of transformers that may be installed has it")
 
 
 def _nearest_named(near: str | None, dashes: str) -> Text:
     if near is None:
         return Text("", "")
-    return Text(" The nearest is {name}.", "最接近的是 {name}。").format(name=dashes + near)
+    return translated(" The nearest is {name}.").format(name=dashes + near)
 
 
 def _write(near: str | None, dashes: str) -> Text:
     if near is not None:
-        return Text("Write {name}", "写成 {name}").format(name=dashes + near)
-    return _ADD if dashes else Text("Remove it", "删除它")
+        return translated("Write {name}").format(name=dashes + near)
+    return _ADD if dashes else translated("Remove it")
 
 
 def _certainty(run: Run, near: str | None) -> Certainty:

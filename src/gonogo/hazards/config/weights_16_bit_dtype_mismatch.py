@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Run, Severity, translated
 
 _NAMES = {"fp16": "float16", "bf16": "bfloat16"}
 _TYPES = {"float16": "fp16", "half": "fp16", "fp16": "fp16", "bfloat16": "bf16", "bf16": "bf16"}
@@ -19,17 +19,14 @@ class Weights16BitDtypeMismatch(Hazard):
             if loaded is None or loaded == wanted:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "The weights are loaded as {loaded} and trained in {wanted}: what {loaded} can't hold is lost "
-                    "before training begins.",
-                    "权重以 {loaded} 加载，却用 {wanted} 训练：{loaded} 存不下的信息在训练前就已丢失。",
+                    "before training begins."
                 ).format(loaded=loaded, wanted=wanted),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
-                cure=Text('Set {name} to {type} or "auto"', '把 {name} 设为 {type} 或 "auto"').format(
-                    name=name, type=_NAMES[wanted]
-                ),
-                spans=(field.span(), because.span(Text("trained in {w}", "用 {w} 训练").format(w=wanted))),
+                cure=translated('Set {name} to {type} or "auto"').format(name=name, type=_NAMES[wanted]),
+                spans=(field.span(), because.span(translated("trained in {w}").format(w=wanted))),
             )
             return
 

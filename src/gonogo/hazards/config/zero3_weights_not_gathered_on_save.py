@@ -1,5 +1,17 @@
 from gonogo.hazards.facts.how_it_trains import fix_of, from_accelerate_yaml, mentions, with_trainer
-from gonogo.hazards.rule import Certainty, Edit, Environment, Field, Findings, Fix, Hazard, Run, Severity, Span, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Edit,
+    Environment,
+    Field,
+    Findings,
+    Fix,
+    Hazard,
+    Run,
+    Severity,
+    Span,
+    translated,
+)
 
 _KEY = "stage3_gather_16bit_weights_on_model_save"
 
@@ -17,19 +29,15 @@ class Zero3WeightsNotGatheredOnSave(Hazard):
             return
         name = "zero3_save_16bit_model" if from_accelerate_yaml(run) else _KEY
         yield self.finding(
-            Text(
+            translated(
                 "Under ZeRO-3 {key} is {value}: the Trainer saves each rank's shard of the weights, without "
-                "model.safetensors.",
-                "使用 ZeRO-3，而 {key} {value}：Trainer 保存的只是各 rank 的权重分片，没有 model.safetensors。",
-            ).format(key=name, value=Text("not set", "没有设置") if key.absent else Text("false", "为 false")),
+                "model.safetensors."
+            ).format(key=name, value=translated("not set") if key.absent else translated("false")),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
             cure=(
-                Text("Set {key} to true", "把 {key} 设为 true").format(key=name),
-                Text(
-                    "Or run python zero_to_fp32.py . out in the checkpoint afterwards",
-                    "或事后在 checkpoint 目录中运行 python zero_to_fp32.py . out",
-                ),
+                translated("Set {key} to true").format(key=name),
+                translated("Or run python zero_to_fp32.py . out in the checkpoint afterwards"),
             ),
             spans=(where, saving),
             fixes=fixes,
@@ -46,16 +54,16 @@ def _saving(run: Run) -> tuple[bool, Span | None]:
         for call in script.calls("*.save_model"):
             kinds = script.kinds_of(call.receiver) if call.receiver is not None else ()
             if any(kind.endswith("Trainer") for kind in kinds):
-                return True, call.place.span(Text("the model is saved here", "在此处保存模型"))
+                return True, call.place.span(translated("the model is saved here"))
     if run.launch is not None and run.framework == "llamafactory":
-        ends = Text("LLaMA-Factory saves the model at the end", "LLaMA-Factory 结束时会保存模型")
+        ends = translated("LLaMA-Factory saves the model at the end")
         return True, run.launch.place.span(ends)
     return run.arguments.get("save_strategy").get() != "no", None
 
 
 def _key(run: Run) -> tuple[Field | None, Span | None, tuple[Fix, ...]]:
     """The key as the config or the YAML has it, the place to change, and the change."""
-    title = Text("Gather the weights when saving", "保存时聚合权重")
+    title = translated("Gather the weights when saving")
     config, yaml = run.config, run.accelerate
     if config is not None and not from_accelerate_yaml(run):
         if config.preset is not None:

@@ -5,7 +5,19 @@ from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.config._optimizers import kind_of
 from gonogo.hazards.facts.how_it_trains import fix_of, with_trainer
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    Edit,
+    Findings,
+    Fix,
+    Hazard,
+    Pattern,
+    Run,
+    Script,
+    Text,
+    translated,
+)
 
 _WORDS = (
     "ZeRO Offload can only work with DeepSpeed optimizers",  # transformers before 4.9
@@ -13,13 +25,10 @@ _WORDS = (
     "either use deepspeed.ops.adam.DeepSpeedCPUAdam or set an optimizer in your ds-config",
 )
 _CLASS = Pattern(r"<class '([\w.]{1,200})'")
-_OWN = Text("its own optimizer", "自己的优化器")
+_OWN = translated("its own optimizer")
 _CPU_OPTIMIZERS = ("DeepSpeedCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
-_OFFLOAD = Text("the optimizer is offloaded here", "此处把优化器卸载到 CPU")
-_SLOWER = Text(
-    'Or set "zero_force_ds_cpu_optimizer": false (slower), or remove offload_optimizer',
-    '或设置 "zero_force_ds_cpu_optimizer": false（较慢），或去掉 offload_optimizer',
-)
+_OFFLOAD = translated("the optimizer is offloaded here")
+_SLOWER = translated('Or set "zero_force_ds_cpu_optimizer": false (slower), or remove offload_optimizer')
 _ADAMW = {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}}
 
 
@@ -34,30 +43,20 @@ class ZeroOffloadClientOptimizer(Hazard):
         transformers = versions.field("transformers")
         offload = config.offload("optimizer")
         yield self.finding(
-            Text(
+            translated(
                 "offload_optimizer is {device}, and the config names no optimizer: the Trainer of transformers "
-                "{version} (any before 4.30) passes its own AdamW to DeepSpeed, which refuses it.",
-                "offload_optimizer 为 {device}，而配置中没有 optimizer：transformers {version}（4.30 之前）的 Trainer "
-                "会把自己的 AdamW 交给 DeepSpeed，而 DeepSpeed 拒绝它。",
+                "{version} (any before 4.30) passes its own AdamW to DeepSpeed, which refuses it."
             ).format(device=offload.value, version=transformers.get("<4.30")),
             certainty=Certainty.LIKELY,
             cure=(
-                Text(
-                    'Add an "optimizer" block ("type": "AdamW", values "auto") to the DeepSpeed JSON',
-                    '在 DeepSpeed JSON 中加入 "optimizer" 段（"type": "AdamW"，取值 "auto"）',
-                ),
-                Text(
-                    'Or upgrade transformers (>=4.30), or set "zero_force_ds_cpu_optimizer": false (slower)',
-                    '或升级 transformers（>=4.30），或设置 "zero_force_ds_cpu_optimizer": false（较慢）',
-                ),
+                translated('Add an "optimizer" block ("type": "AdamW", values "auto") to the DeepSpeed JSON'),
+                translated('Or upgrade transformers (>=4.30), or set "zero_force_ds_cpu_optimizer": false (slower)'),
             ),
             spans=(offload.span(), transformers.span()),
             fixes=fix_of(
-                Text('Add an "optimizer" block', '加入 "optimizer" 段'),
-                lambda: config.inserting("optimizer", value=_ADAMW),
-                safe=False,
+                translated('Add an "optimizer" block'), lambda: config.inserting("optimizer", value=_ADAMW), safe=False
             ),
-            confirm=Text("The Trainer is not given its own optimizers=", "没有给 Trainer 传入 optimizers="),
+            confirm=translated("The Trainer is not given its own optimizers="),
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -74,17 +73,14 @@ class ZeroOffloadClientOptimizer(Hazard):
                 continue
             offload = config.offload("optimizer")
             yield self.finding(
-                Text(
+                translated(
                     "offload_optimizer is {device}, and the script passes DeepSpeed {kind}: it takes only its own CPU "
-                    "optimizer there.",
-                    "offload_optimizer 为 {device}，而脚本交给 DeepSpeed 的是 {kind}：此时它只接受自己的 CPU 优化器。",
+                    "optimizer there."
                 ).format(device=offload.value, kind=kinds[0]),
                 cure=(
-                    Text(
+                    translated(
                         "Build deepspeed.ops.adam.DeepSpeedCPUAdam in the script, or name the optimizer in the JSON "
-                        "and pass model_parameters=",
-                        "在脚本中构建 deepspeed.ops.adam.DeepSpeedCPUAdam，或在 JSON 中指定优化器并传入 "
-                        "model_parameters=",
+                        "and pass model_parameters="
                     ),
                     _SLOWER,
                 ),
@@ -102,18 +98,15 @@ class ZeroOffloadClientOptimizer(Hazard):
             named = _CLASS.search(matched_text(log, evidence))
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "The config offloads the optimizer to the CPU, and the code brings {optimizer}: DeepSpeed takes "
-                    "only its own CPU optimizer there.",
-                    "配置把优化器卸载到 CPU，而代码传入{optimizer}：此时 DeepSpeed 只接受自己的 CPU 优化器。",
+                    "only its own CPU optimizer there."
                 ).format(optimizer=Text(named.group(1), f" {named.group(1)}") if named else _OWN),
                 certainty=certainty,
                 cure=(
-                    Text(
+                    translated(
                         'Add an "optimizer" block ("type": "AdamW", values "auto") to the DeepSpeed JSON, or '
-                        "build deepspeed.ops.adam.DeepSpeedCPUAdam in the code",
-                        '在 DeepSpeed JSON 中加入 "optimizer" 段（"type": "AdamW"，取值 "auto"），或在代码中构建 '
-                        "deepspeed.ops.adam.DeepSpeedCPUAdam",
+                        "build deepspeed.ops.adam.DeepSpeedCPUAdam in the code"
                     ),
                     _SLOWER,
                 ),
@@ -122,13 +115,8 @@ class ZeroOffloadClientOptimizer(Hazard):
 
 _ADAM = frozenset({"lr", "betas", "eps", "weight_decay"})
 _TORCH_DECAY = {"torch.optim.AdamW": "0.01", "torch.optim.Adam": "0.0"}
-_OF_DEEPSPEED = Text(
-    "Build DeepSpeedCPUAdam with the same settings in its place", "改为用相同设置构建 DeepSpeedCPUAdam"
-)
-_FORCED = Text(
-    "Keep the optimizer, on the CPU: zero_force_ds_cpu_optimizer false (slower)",
-    "保留该优化器并在 CPU 上运行：zero_force_ds_cpu_optimizer 设为 false（较慢）",
-)
+_OF_DEEPSPEED = translated("Build DeepSpeedCPUAdam with the same settings in its place")
+_FORCED = translated("Keep the optimizer, on the CPU: zero_force_ds_cpu_optimizer false (slower)")
 
 
 def _of_deepspeed(script: Script, node: ast.expr) -> tuple[Fix, ...]:

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.script.nodes import is_none
 from gonogo.hazards.facts.training_script import makers
-from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, translated
 
 _EXCLUDED = {"sampler": ("shuffle",), "batch_sampler": ("shuffle", "batch_size", "drop_last", "sampler")}
 
@@ -24,22 +24,16 @@ class DataLoaderShuffleWithSampler(Hazard):
                 continue
             own = call.keyword_place(by)
             yield self.finding(
-                Text(
-                    "{by} decides which samples come and in what order; {excluded} with it is refused.",
-                    "样本及其顺序由 {by} 决定；同时给出 {excluded} 会被拒绝。",
-                ).format(by=by, excluded=", ".join(excluded)),
-                cure=Text(
-                    "Drop {excluded} from the DataLoader{shuffles}", "从 DataLoader 去掉 {excluded}{shuffles}"
-                ).format(
-                    excluded=", ".join(excluded),
-                    shuffles=Text("; a DistributedSampler shuffles by itself", "；DistributedSampler 自己会打乱")
-                    if "shuffle" in excluded
-                    else "",
+                translated("{by} decides which samples come and in what order; {excluded} with it is refused.").format(
+                    by=by, excluded=", ".join(excluded)
                 ),
-                spans=(*places, own.span(Text("decides the order", "决定顺序")) if own is not None else None),
+                cure=translated("Drop {excluded} from the DataLoader{shuffles}").format(
+                    excluded=", ".join(excluded),
+                    shuffles=translated("; a DistributedSampler shuffles by itself") if "shuffle" in excluded else "",
+                ),
+                spans=(*places, own.span(translated("decides the order")) if own is not None else None),
                 fixes=self.fix(
-                    Text("Drop what the sampler replaces", "去掉由 sampler 取代的参数"),
-                    *(edit for edit in edits if edit is not None),
+                    translated("Drop what the sampler replaces"), *(edit for edit in edits if edit is not None)
                 )
                 if len(edits) == 1 and edits[0] is not None
                 else None,

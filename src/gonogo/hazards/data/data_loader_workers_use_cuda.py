@@ -4,15 +4,23 @@ import re
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.training_script import first_argument, makers, mentions
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Pattern, Refusal, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Field,
+    Findings,
+    Hazard,
+    Pattern,
+    Refusal,
+    RehearsalRecord,
+    Run,
+    Script,
+    translated,
+)
 
 _REFUSED = re.compile(r"Cannot re-initialize \w+ in forked subprocess")
 _CURE = (
-    Text(
-        "Return CPU tensors and move the batch in the loop (the Trainer and accelerate do so)",
-        "返回 CPU 张量，在循环中移动 batch（Trainer 与 accelerate 会自动移动）",
-    ),
-    Text("Or num_workers=0", "或设 num_workers=0"),
+    translated("Return CPU tensors and move the batch in the loop (the Trainer and accelerate do so)"),
+    translated("Or num_workers=0"),
 )
 
 
@@ -30,14 +38,13 @@ class DataLoaderWorkersUseCuda(Hazard):
             if move is None or workers is None:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "{owner}.__getitem__ uses the GPU, and {number} worker processes run it: a forked process can't "
-                    "use CUDA.",
-                    "{owner}.__getitem__ 使用 GPU，并由 {number} 个 worker 进程执行：fork 出的进程不能使用 CUDA。",
+                    "use CUDA."
                 ).format(owner=owner.name, number=workers.value),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
-                spans=(script.place(move).span(), workers.span(Text("worker processes", "worker 进程"))),
+                spans=(script.place(move).span(), workers.span(translated("worker processes"))),
             )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -46,10 +53,9 @@ class DataLoaderWorkersUseCuda(Hazard):
             if not _REFUSED.search(failed.failure.message):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "A sample or a collator uses the GPU, and worker processes run it: they are forked from a process "
-                    "that has used CUDA, and can't use it.",
-                    "样本或 collator 使用 GPU，而它由 worker 进程执行：fork 自已用过 CUDA 的进程者不能再使用它。",
+                    "that has used CUDA, and can't use it."
                 ),
                 certainty=Certainty.CERTAIN,
                 cure=_CURE,

@@ -1,6 +1,6 @@
 from gonogo.evidence.script.identifiers import last_name, says, uses_name
 from gonogo.hazards.facts.training_script import first_argument, mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 _LEFT_OUT = (b"-100", b"IGNORE", b"ignore_index", b"ignore_id", b"loss_mask")
 
@@ -18,15 +18,12 @@ class DataPaddedLabelsInLoss(Hazard):
                 continue
             edit = script.replacing(value, "-100")
             yield self.finding(
-                Text(
-                    "Labels are padded with {value}; the loss leaves out -100 only, so that padding is learnt.",
-                    "标签用 {value} 填充；损失只忽略 -100，因此 padding 也会被学习。",
+                translated(
+                    "Labels are padded with {value}; the loss leaves out -100 only, so that padding is learnt."
                 ).format(value=script.place(value).text),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=Text("Pad labels with -100", "用 -100 填充标签"),
+                cure=translated("Pad labels with -100"),
                 spans=(script.place(value).span(), call.place.span()),
-                fixes=self.fix(Text("Pad labels with -100", "用 -100 填充标签"), edit, safe=False)
-                if edit is not None
-                else None,
+                fixes=self.fix(translated("Pad labels with -100"), edit, safe=False) if edit is not None else None,
             )

@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.rank_tests import mentions_rank, names_rank
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 # What shards data, or prepares loaders so that they are sharded.
 _SHARDED = (
@@ -33,17 +33,13 @@ class DataSameOnEveryRank(Hazard):
             if data is None or mentions_rank(script, data) or _knows_ranks(script, data):
                 continue
             yield self.finding(
-                Text(
-                    "DataLoader(..., shuffle=True) goes through all of the data in each process, and DDP shards none.",
-                    "DataLoader(..., shuffle=True) 在每个进程中遍历全部数据，而 DDP 不会划分数据。",
+                translated(
+                    "DataLoader(..., shuffle=True) goes through all of the data in each process, and DDP shards none."
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=Text(
-                    "Shard it: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle",
-                    "划分数据：DataLoader(..., sampler=DistributedSampler(dataset))，不写 shuffle",
-                ),
-                spans=(loader.place.span(), wrap.place.span(Text("trained by several processes", "由多个进程训练"))),
+                cure=translated("Shard it: DataLoader(..., sampler=DistributedSampler(dataset)) without shuffle"),
+                spans=(loader.place.span(), wrap.place.span(translated("trained by several processes"))),
             )
             return
 

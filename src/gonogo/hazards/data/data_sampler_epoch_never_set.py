@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.training_script import makers, mentions
-from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, translated
 
 # What sets it, or prepares the loader so that it is set.
 _SETS_EPOCH = (b"set_epoch", b"accelerate", b"lightning", b"Trainer", b"ignite", b"fabric")
@@ -24,21 +24,13 @@ class DataSamplerEpochNeverSet(Hazard):
                 continue
             edit = script.inserting_before(epochs.body[0], f"{node.id}.set_epoch({ast.unparse(epochs.target)})")
             yield self.finding(
-                Text(
-                    "{sampler} shuffles by its epoch, and the epoch stays 0: each pass of this loop has the same "
-                    "order.",
-                    "{sampler} 按 epoch 打乱，而 epoch 一直是 0：这个循环的每一遍顺序都相同。",
+                translated(
+                    "{sampler} shuffles by its epoch, and the epoch stays 0: each pass of this loop has the same order."
                 ).format(sampler=node.id),
                 severity=Severity.WARNING,
-                cure=Text(
-                    "At the beginning of each epoch: {sampler}.set_epoch(epoch)",
-                    "在每个 epoch 开始时：{sampler}.set_epoch(epoch)",
-                ).format(sampler=node.id),
-                spans=(
-                    script.headline(epochs).span(),
-                    made[0].place.span(Text("shuffles with seed + epoch", "以 seed + epoch 打乱")),
-                ),
-                fixes=self.fix(Text("Tell the sampler the epoch", "告知 sampler 当前 epoch"), edit, safe=False)
+                cure=translated("At the beginning of each epoch: {sampler}.set_epoch(epoch)").format(sampler=node.id),
+                spans=(script.headline(epochs).span(), made[0].place.span(translated("shuffles with seed + epoch"))),
+                fixes=self.fix(translated("Tell the sampler the epoch"), edit, safe=False)
                 if edit is not None
                 else None,
             )

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.training_script import mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 # Models on the hub whose tokenizers name no pad token.
 _WITHOUT = (
@@ -32,17 +32,11 @@ class DataTokenizerWithoutPadToken(Hazard):
                 continue
             edit = script.inserting_after(statement, f"{target.id}.pad_token = {target.id}.eos_token")
             yield self.finding(
-                Text(
-                    "{name} has no pad token, and the tokenizer is asked to pad.",
-                    "{name} 没有 pad token，却要求 tokenizer 填充。",
-                ).format(name=name),
+                translated("{name} has no pad token, and the tokenizer is asked to pad.").format(name=name),
                 certainty=Certainty.LIKELY,
-                cure=Text(
-                    "After loading: {name}.pad_token = {name}.eos_token",
-                    "加载之后：{name}.pad_token = {name}.eos_token",
-                ).format(name=target.id),
-                spans=(script.place(padding_call).span(), load.place.span(Text("loaded here", "在此处加载"))),
-                fixes=self.fix(Text("Pad with the end-of-text token", "用结束符填充"), edit, safe=False)
+                cure=translated("After loading: {name}.pad_token = {name}.eos_token").format(name=target.id),
+                spans=(script.place(padding_call).span(), load.place.span(translated("loaded here"))),
+                fixes=self.fix(translated("Pad with the end-of-text token"), edit, safe=False)
                 if edit is not None
                 else None,
             )

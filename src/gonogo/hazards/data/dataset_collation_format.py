@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.training_script import mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
 _COLUMN = Pattern(r"[Pp]erhaps your features \(`?([\w.]{1,80})`? in this case\)")
 _CAUSES = Pattern(
@@ -44,23 +44,19 @@ class DatasetCollationFormat(Hazard):
         if not collators or not maps or mentions(run, script, *_DROPS):
             return
         yield self.finding(
-            Text(
+            translated(
                 "remove_unused_columns is False and map keeps the dataset's own columns: the collator is given the "
-                "text too, and can't make tensors of it.",
-                "remove_unused_columns 为 False，而 map 保留了数据集原有的列：collator 也会收到文本，无法转成张量。",
+                "text too, and can't make tensors of it."
             ),
             certainty=Certainty.LIKELY,
             cure=(
-                Text(
-                    "Drop the columns where they are tokenized: map(..., remove_columns=dataset.column_names)",
-                    "在分词处去掉这些列：map(..., remove_columns=dataset.column_names)",
-                ),
-                Text("Or leave remove_unused_columns at True", "或保留 remove_unused_columns 的默认值 True"),
+                translated("Drop the columns where they are tokenized: map(..., remove_columns=dataset.column_names)"),
+                translated("Or leave remove_unused_columns at True"),
             ),
             spans=(
                 unused.span(),
-                maps[0].place.span(Text("keeps the columns", "保留了原有的列")),
-                collators[0].place.span(Text("makes tensors of all", "把全部内容转成张量")),
+                maps[0].place.span(translated("keeps the columns")),
+                collators[0].place.span(translated("makes tensors of all")),
             ),
         )
 
@@ -83,39 +79,26 @@ class DatasetCollationFormat(Hazard):
         column = _COLUMN.search(matched_text(log, primary))
         yield self.log_finding(
             primary,
-            Text(
-                "{column} can't be made a tensor when a batch is put together{why}.",
-                "组成 batch 时{column}无法变成张量{why}。",
-            ).format(
+            translated("{column} can't be made a tensor when a batch is put together{why}.").format(
                 column=Text(f"The column `{column.group(1)}`", f" `{column.group(1)}` 列")
                 if column
-                else Text("A column", "某一列"),
+                else translated("A column"),
                 why=Text(f" ({_reason(cause)})", f"（{_reason(cause)}）") if cause and cause is not primary else "",
             ),
             certainty=certainty,
             also=(cause,) if cause is not None and cause is not primary else (),
             cure=(
-                Text(
+                translated(
                     "Look at dataset[0]: keep only input_ids, attention_mask and labels, as lists of integers of one "
-                    "length; drop text columns (remove_columns=dataset.column_names in map)",
-                    "查看 dataset[0]：只保留 input_ids、attention_mask、labels，均为等长的整数列表；去掉文本列（map 中 "
-                    "remove_columns=dataset.column_names）",
+                    "length; drop text columns (remove_columns=dataset.column_names in map)"
                 ),
-                Text(
+                translated(
                     "Labels that are strings: turn them into integers. Labels of other lengths than the inputs: "
-                    "DataCollatorForSeq2Seq(tokenizer, padding=True), which pads them with -100",
-                    "标签是字符串：转成整数。标签与输入长度不同：用 DataCollatorForSeq2Seq(tokenizer, padding=True)，它"
-                    "以 -100 填充",
+                    "DataCollatorForSeq2Seq(tokenizer, padding=True), which pads them with -100"
                 ),
-                Text(
-                    "In a training framework: name the columns as its data format says",
-                    "使用训练框架时：按其数据格式命名各列",
-                ),
+                translated("In a training framework: name the columns as its data format says"),
             ),
-            confirm=Text(
-                "collator([dataset[0], dataset[1]]) raises the same, without a GPU",
-                "在没有 GPU 的情况下 collator([dataset[0], dataset[1]]) 抛出同样的异常",
-            ),
+            confirm=translated("collator([dataset[0], dataset[1]]) raises the same, without a GPU"),
         )
 
 

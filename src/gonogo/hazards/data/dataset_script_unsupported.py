@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 
 class DatasetScriptUnsupported(LoggedHazard):
@@ -23,18 +23,12 @@ class DatasetScriptUnsupported(LoggedHazard):
                 certainty=Certainty.CERTAIN if is_file else Certainty.POSSIBLE,
                 cure=self.cures,
                 spans=(path.span() if is_file else trusted.span(), span_of(run.environment, "datasets")),
-                confirm=()
-                if is_file
-                else Text("The dataset's repository has a .py file", "该数据集的仓库中有 .py 文件"),
+                confirm=() if is_file else translated("The dataset's repository has a .py file"),
             )
 
 
 _OF_FILES = ("json", "csv", "parquet", "text", "arrow", "imagefolder", "audiofolder", "webdataset")
-_FILE = Text(
-    "load_dataset is given the script {path}, and {installed} does not run loading scripts.",
-    "load_dataset 得到脚本 {path}，而 {installed} 不再运行加载脚本。",
-)
-_TRUSTED = Text(
-    "trust_remote_code lets a dataset's script run, and {installed} runs none: a dataset that needs one is refused.",
-    "trust_remote_code 用于允许数据集脚本运行，而 {installed} 不再运行脚本：依赖脚本的数据集会被拒绝。",
+_FILE = translated("load_dataset is given the script {path}, and {installed} does not run loading scripts.")
+_TRUSTED = translated(
+    "trust_remote_code lets a dataset's script run, and {installed} runs none: a dataset that needs one is refused."
 )

@@ -2,7 +2,7 @@ import ast
 
 from gonogo.hazards.facts.training_script import mentions
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 
 class TokenizerWithoutChatTemplate(LoggedHazard):
@@ -19,13 +19,12 @@ class TokenizerWithoutChatTemplate(LoggedHazard):
             if used is None:
                 continue
             yield self.finding(
-                Text(
-                    "{name} is published without a chat template, and its tokenizer is given conversations.",
-                    "{name} 发布时不带对话模板，而其 tokenizer 被用于对话。",
+                translated(
+                    "{name} is published without a chat template, and its tokenizer is given conversations."
                 ).format(name=name),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[0],
-                spans=(script.place(used).span(), load.place.span(Text("loaded here", "在此处加载"))),
+                spans=(script.place(used).span(), load.place.span(translated("loaded here"))),
                 confirm=self.confirm,
             )
 

@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.training_script import mentions, trained_loads
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 
 _EMBEDDING = Pattern(r"srcIndex < srcSelectDimSize")
 _GATHER = Pattern(
@@ -52,30 +52,20 @@ class VocabIndexOutOfRange(Hazard):
                 continue
             quoted = [f'"{word}"' for word in added[:4]]
             yield self.finding(
-                Text(
+                translated(
                     "{tokens} {get} beyond the model's embedding: the tokenizer grows, and nothing calls "
-                    "resize_token_embeddings.",
-                    "{tokens} 的 id 超出模型的嵌入层：tokenizer 变大了，却没有任何地方调用 resize_token_embeddings。",
+                    "resize_token_embeddings."
                 ).format(
                     tokens=Text(", ".join(quoted), "、".join(quoted)),
                     get="gets an id" if len(added) == 1 else "get ids",
                 ),
                 certainty=Certainty.LIKELY if likely and not script.guarded_by(call.node) else Certainty.POSSIBLE,
                 cure=(
-                    Text(
-                        "After adding: model.resize_token_embeddings(len(tokenizer))",
-                        "添加之后：model.resize_token_embeddings(len(tokenizer))",
-                    ),
-                    Text(
-                        "Or use a token that the model has: tokenizer.pad_token = tokenizer.eos_token",
-                        "或使用模型已有的 token：tokenizer.pad_token = tokenizer.eos_token",
-                    ),
+                    translated("After adding: model.resize_token_embeddings(len(tokenizer))"),
+                    translated("Or use a token that the model has: tokenizer.pad_token = tokenizer.eos_token"),
                 ),
                 spans=call.place.span(),
-                confirm=Text(
-                    "len(tokenizer) after adding is greater than model.config.vocab_size",
-                    "添加之后 len(tokenizer) 大于 model.config.vocab_size",
-                ),
+                confirm=translated("len(tokenizer) after adding is greater than model.config.vocab_size"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -91,45 +81,34 @@ class VocabIndexOutOfRange(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "A label is beyond the loss's classes: of a language model, a token id that lm_head doesn't have; of a "
-                "classifier, a label not below num_labels.",
-                "标签超出了损失函数的类别数：对语言模型是 lm_head 中没有的 token id；对分类器是不小于 num_labels 的标签"
-                "。",
+                "classifier, a label not below num_labels."
             )
             if log.find(_LABELS) is not None and log.find(_EMBEDDING) is None
-            else Text(
+            else translated(
                 "An index is beyond the rows of a table; in a language model's training it is nearly always a token id "
-                "that the embedding doesn't have{added}.",
-                "索引超出了表的行数；在语言模型训练中，几乎总是嵌入层中没有的 token id{added}。",
+                "that the embedding doesn't have{added}."
             ).format(
-                added=Text(", and the log speaks of added tokens", "，而且日志提到了新增的 token")
+                added=translated(", and the log speaks of added tokens")
                 if log.find(_ADDED) is not None
-                else Text(" (or a position, where the sequence is too long)", "（序列过长时则是位置）")
+                else translated(" (or a position, where the sequence is too long)")
             ),
             certainty=certainty,
             cure=(
-                Text(
+                translated(
                     "After adding tokens: model.resize_token_embeddings(len(tokenizer)); with LoRA also "
-                    'modules_to_save=["embed_tokens", "lm_head"]',
-                    "增加 token 之后：model.resize_token_embeddings(len(tokenizer))；使用 LoRA 时另加 "
-                    'modules_to_save=["embed_tokens", "lm_head"]',
+                    'modules_to_save=["embed_tokens", "lm_head"]'
                 ),
-                Text(
-                    "Load the tokenizer from the same folder as the model; no new pad token (pad_token = eos_token)",
-                    "从与模型相同的目录加载 tokenizer；不要新增 pad token（pad_token = eos_token）",
+                translated(
+                    "Load the tokenizer from the same folder as the model; no new pad token (pad_token = eos_token)"
                 ),
-                Text(
+                translated(
                     "Find the sample: max(input_ids) against model.config.vocab_size, and its length against "
-                    "max_position_embeddings; CUDA_LAUNCH_BLOCKING=1 or the CPU shows the right line",
-                    "找出样本：比较 max(input_ids) 与 model.config.vocab_size，以及长度与 max_position_embeddings；"
-                    "CUDA_LAUNCH_BLOCKING=1 或在 CPU 上运行可看到正确的行",
+                    "max_position_embeddings; CUDA_LAUNCH_BLOCKING=1 or the CPU shows the right line"
                 ),
             ),
-            confirm=Text(
-                "len(tokenizer) is larger than model.get_input_embeddings().num_embeddings",
-                "len(tokenizer) 大于 model.get_input_embeddings().num_embeddings",
-            ),
+            confirm=translated("len(tokenizer) is larger than model.get_input_embeddings().num_embeddings"),
         )
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from gonogo.evidence.rehearsal.failures import failed_ranks
 from gonogo.hazards.facts.all_ranks import script_at
 from gonogo.hazards.facts.zero_files import is_engine
-from gonogo.hazards.rule import Edit, Fix, Hazard, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import Edit, Fix, Hazard, RehearsalRecord, Run, Script, translated
 
-_MOVED = Text("Move what the engine is given to its device", "把传给引擎的内容移到引擎所在的设备")
+_MOVED = translated("Move what the engine is given to its device")
 
 
 def moved_to_engine(record: RehearsalRecord, run: Run) -> Iterator[Fix]:

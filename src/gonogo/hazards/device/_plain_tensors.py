@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gonogo.finding import Certainty, Finding, Text
+from gonogo.finding import Certainty, Finding, Text, translated
 from gonogo.hazards.facts.training_script import mentions
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def kept_finding(hazard: Hazard, kept: PlainTensor) -> Finding:
                 f"或在使用处搬运：self.{kept.name}.to(x.device)",
             ),
         ),
-        spans=(script.place(kept.statement).span(), script.place(kept.use).span(Text("used here", "在此处使用"))),
-        fixes=hazard.fix(Text("Make it a buffer", "改为 buffer"), edit, safe=False) if edit else None,
+        spans=(script.place(kept.statement).span(), script.place(kept.use).span(translated("used here"))),
+        fixes=hazard.fix(translated("Make it a buffer"), edit, safe=False) if edit else None,
     )
 
 

@@ -5,7 +5,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import accelerators_in, parameter_devices
 from gonogo.hazards.facts.training_script import DDP, first_argument, makers, mentions
-from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _REFUSED = Pattern(r"DistributedDataParallel device_ids and output_device arguments only work with")
 _MIXED = Pattern(r"DistributedDataParallel's input module must be on the same type of devices")
@@ -23,14 +23,8 @@ _PLACED = (
 _MOVES = frozenset(("to", "cuda", "npu", "xpu", "to_empty"))
 
 _CURES = (
-    Text(
-        "Before DistributedDataParallel(...): torch.cuda.set_device(local_rank); model.to(local_rank)",
-        "在 DistributedDataParallel(...) 之前：torch.cuda.set_device(local_rank); model.to(local_rank)",
-    ),
-    Text(
-        "To train on CPUs: no device_ids, and init_process_group with backend gloo",
-        "若在 CPU 上训练：不给 device_ids，并以 gloo 后端调用 init_process_group",
-    ),
+    translated("Before DistributedDataParallel(...): torch.cuda.set_device(local_rank); model.to(local_rank)"),
+    translated("To train on CPUs: no device_ids, and init_process_group with backend gloo"),
 )
 
 
@@ -55,17 +49,13 @@ class DdpModuleOnCpu(Hazard):
             device = script.place(ids.elts[0]).text
             edit = script.inserting_before(statement, f"{node.id}.to({device})") if statement is not None else None
             yield self.finding(
-                Text(
+                translated(
                     "device_ids=[{device}] says that {name} is on a GPU, but nothing moves it there: DDP refuses "
-                    "parameters on the CPU.",
-                    "device_ids=[{device}] 表示 {name} 在 GPU 上，但没有任何代码移动它：DDP 拒绝 CPU 上的参数。",
+                    "parameters on the CPU."
                 ).format(device=device, name=node.id),
                 cure=_CURES,
-                spans=(
-                    script.place(call.node).span(),
-                    made[0].place.span(Text("made here, on the CPU", "在此处创建，位于 CPU")),
-                ),
-                fixes=self.fix(Text("Move it before DDP", "在 DDP 之前移动"), edit) if edit is not None else None,
+                spans=(script.place(call.node).span(), made[0].place.span(translated("made here, on the CPU"))),
+                fixes=self.fix(translated("Move it before DDP"), edit) if edit is not None else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -86,17 +76,13 @@ class DdpModuleOnCpu(Hazard):
     def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "DistributedDataParallel wraps a module whose parameters are (partly) on the CPU, in a process that is "
-                "to use a GPU.",
-                "DistributedDataParallel 包装的模块的参数（部分）在 CPU 上，而该进程应使用 GPU。",
+                "to use a GPU."
             ),
             cure=_CURES,
             certainty=certainty,
-            confirm=Text(
-                "print({p.device for p in model.parameters()}) just before DDP",
-                "在 DDP 之前 print({p.device for p in model.parameters()})",
-            ),
+            confirm=translated("print({p.device for p in model.parameters()}) just before DDP"),
         )
 
 

@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.hazards.facts.training_script import first_argument
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, translated
 
 
 class DeviceByGlobalRank(Hazard):
@@ -18,20 +18,17 @@ class DeviceByGlobalRank(Hazard):
         if node is None:
             return
         yield self.finding(
-            Text(
+            translated(
                 "{rank} is 0 to {last} over the {nodes} nodes of {processes} processes: from the second node on there "
-                "is no GPU of that number.",
-                "{rank} 在 {nodes} 个节点、每个节点 {processes} 个进程上为 0 到 {last}：从第二个节点起没有该编号的 "
-                "GPU。",
+                "is no GPU of that number."
             ).format(rank=script.place(node).text, last=nodes * processes - 1, nodes=nodes, processes=processes),
             certainty=Certainty.LIKELY,
-            cure=Text(
+            cure=translated(
                 "Use the number on the node: int(os.environ['LOCAL_RANK']), or the rank modulo "
-                "torch.cuda.device_count()",
-                "使用节点内的编号：int(os.environ['LOCAL_RANK'])，或 rank 对 torch.cuda.device_count() 取模",
+                "torch.cuda.device_count()"
             ),
             spans=(script.place(node).span(), launch.nodes.span(), launch.place.span()),
-            confirm=Text("A node has no more GPUs than it starts processes", "每个节点的 GPU 数不多于其启动的进程数"),
+            confirm=translated("A node has no more GPUs than it starts processes"),
         )
 
 

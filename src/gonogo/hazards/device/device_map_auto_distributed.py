@@ -26,6 +26,7 @@ from gonogo.hazards.rule import (
     Script,
     Severity,
     Text,
+    translated,
 )
 
 _REFUSED_BY_ACCELERATE = "You can't train a model that has been loaded with `device_map='auto'` in any distributed mode"
@@ -36,18 +37,9 @@ _REFUSAL = Pattern(
 )
 
 _CURES = (
-    Text(
-        "Drop device_map from from_pretrained: the engine places the model on the rank's own GPU",
-        "从 from_pretrained 中去掉 device_map：引擎会把模型放到该 rank 自己的 GPU 上",
-    ),
-    Text(
-        "If the model does not fit one GPU, use ZeRO-3, which partitions it over all ranks",
-        "若一张 GPU 放不下，请用 ZeRO-3 把模型切分到所有 rank",
-    ),
-    Text(
-        'For a quantized model: device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2',
-        '量化模型：device_map={"": int(os.environ["LOCAL_RANK"])}，配合 DDP 或 ZeRO-2',
-    ),
+    translated("Drop device_map from from_pretrained: the engine places the model on the rank's own GPU"),
+    translated("If the model does not fit one GPU, use ZeRO-3, which partitions it over all ranks"),
+    translated('For a quantized model: device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2'),
 )
 
 
@@ -70,27 +62,23 @@ class DeviceMapAutoDistributed(Hazard):
         quantized = any(load.passed(name) is not None for name in _QUANTIZED)
         if quantized:
             edits = own_gpu_edits(script, load)
-            title = Text("Give each process its own GPU", "让每个进程使用自己的 GPU")
+            title = translated("Give each process its own GPU")
         else:
             edits = (script.removing_keyword(load, "device_map"),)
-            title = Text("Drop device_map", "去掉 device_map")
+            title = translated("Drop device_map")
         known = tuple(edit for edit in edits if edit is not None)
         place = load.keyword_place("device_map")
         return self.finding(
-            Text(
+            translated(
                 'device_map="{given}" spreads the model over all GPUs in each of the {size} processes of a node; '
-                "{engine} expects a process to keep to the GPU of its own local rank.",
-                'device_map="{given}" 让每个节点的 {size} 个进程都把模型分散到所有 GPU；'
-                "{engine} 要求每个进程只使用其 local rank 对应的 GPU。",
+                "{engine} expects a process to keep to the GPU of its own local rank."
             ).format(given=given, size=size, engine=trainer.method),
             certainty=Certainty.LIKELY if trainer.name == "deepspeed.initialize" else Certainty.CERTAIN,
             cure=_CURES[2:] + _CURES[1:2] if quantized else _CURES,
             spans=(
                 place.span() if place is not None else load.place.span(),
-                trainer.script.place(trainer.node.func).span(Text("trained here", "在此处训练")),
-                run.launch.place.span(
-                    Text("starts {size} processes per node", "每个节点启动 {size} 个进程").format(size=size)
-                ),
+                trainer.script.place(trainer.node.func).span(translated("trained here")),
+                run.launch.place.span(translated("starts {size} processes per node").format(size=size)),
             ),
             fixes=self.fix(title, *known) if known and len(known) == len(edits) else None,
         )
@@ -144,22 +132,17 @@ class DeviceMapAutoDistributed(Hazard):
     ) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 'Each process spreads the whole model over {devices} (device_map="auto"); DDP, DeepSpeed and FSDP '
-                "expect a process to keep to the GPU of its own local rank.",
-                '每个进程都把整个模型分散到{devices}（device_map="auto"）；'
-                "DDP、DeepSpeed、FSDP 要求每个进程只使用其 local rank 对应的 GPU。",
+                "expect a process to keep to the GPU of its own local rank."
             ).format(
-                devices=Text("{devices}", " {devices}").format(devices=in_short(devices))
+                devices=translated("{devices}").format(devices=in_short(devices))
                 if devices
-                else Text("several GPUs", "多张 GPU")
+                else translated("several GPUs")
             ),
             cure=_CURES,
             certainty=certainty,
-            confirm=Text(
-                "Look for device_map in the call of from_pretrained; print(model.hf_device_map)",
-                "查看 from_pretrained 调用中的 device_map；print(model.hf_device_map)",
-            ),
+            confirm=translated("Look for device_map in the call of from_pretrained; print(model.hf_device_map)"),
         )
 
     def _finding(
@@ -168,29 +151,24 @@ class DeviceMapAutoDistributed(Hazard):
         devices = accelerators_of(rank.device_map)
         placed: Frame | None = innermost(rank.device_map_frames, "user")
         return self.finding(
-            Text(
+            translated(
                 "Every process ({world} in all) spreads the whole model over {devices}; the distributed engine "
-                "({engine}) expects a process to keep to {own}.{said}",
-                "每个进程（共 {world} 个）都把整个模型分散到 {devices}；分布式引擎（{engine}）要求每个进程只使用 {own}"
-                "。{said}",
+                "({engine}) expects a process to keep to {own}.{said}"
             ).format(
                 world=record.world_size,
-                devices=in_short(devices) if devices else Text("several GPUs", "多张 GPU"),
+                devices=in_short(devices) if devices else translated("several GPUs"),
                 engine="DeepSpeed" if rank.deepspeed_config else "DeepSpeed, DDP, FSDP",
                 own=rank.device,
                 said=Text(f" It ends with: {failure.message[:300]}", f"最终报错：{failure.message[:300]}")
                 if failure
-                else Text(
-                    " The rehearsal got through, but each GPU would hold layers of every process.",
-                    "排练得以通过，但每张 GPU 都会存放所有进程的层。",
-                ),
+                else translated(" The rehearsal got through, but each GPU would hold layers of every process."),
             ),
             certainty=Certainty.CERTAIN if failure else Certainty.LIKELY,
             severity=Severity.ERROR if failure else Severity.WARNING,
             cure=_CURES,
             spans=places(
-                (placed, Text("spread over the GPUs here", "在此处分散到各 GPU")),
-                (failure.innermost("user") if failure else None, Text("fails here", "在此处失败")),
+                (placed, translated("spread over the GPUs here")),
+                (failure.innermost("user") if failure else None, translated("fails here")),
                 (library_frame(failure) if failure else None, None),
             ),
             ranks=ranks,

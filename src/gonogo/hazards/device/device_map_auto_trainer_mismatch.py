@@ -9,16 +9,15 @@ from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.device_map import SPREADING, accelerators_of, in_short
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
 from gonogo.hazards.facts.training_script import several_a_node, trained_loads
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
 _CURES = (
-    Text(
+    translated(
         "Drop device_map and start one process per GPU (torchrun --nproc_per_node=N …); use "
         "ZeRO-3 where the model does "
-        "not fit one GPU",
-        "去掉 device_map，每张 GPU 启动一个进程（torchrun --nproc_per_node=N …）；一张卡放不下时用 ZeRO-3",
+        "not fit one GPU"
     ),
-    Text("Or show the process one GPU: CUDA_VISIBLE_DEVICES=0", "或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0"),
+    translated("Or show the process one GPU: CUDA_VISIBLE_DEVICES=0"),
 )
 
 
@@ -41,23 +40,14 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 if not _is_loss(script, call) or not any(uses_name(each, "labels") for each in call.args):
                     continue
                 yield self.finding(
-                    Text(
+                    translated(
                         "{owner}.compute_loss meets the logits, which are on the last GPU of a model that "
-                        'device_map="{given}" spreads, with labels that are on the first.',
-                        '{owner}.compute_loss 让 logits（在 device_map="{given}" 所分散的模型的最后一张 GPU 上）'
-                        "与位于"
-                        "第一张 GPU 的标签一起计算。",
+                        'device_map="{given}" spreads, with labels that are on the first.'
                     ).format(owner=owner.name, given=spread[0].keyword("device_map").value),
                     certainty=Certainty.LIKELY if len(gpus) > 1 else Certainty.POSSIBLE,
-                    cure=(
-                        Text("Move the labels: labels.to(logits.device)", "移动标签：labels.to(logits.device)"),
-                        *_CURES,
-                    ),
-                    spans=(
-                        script.place(call).span(),
-                        spread[0].place.span(Text("spread over the GPUs here", "在此处分散到各 GPU")),
-                    ),
-                    confirm=Text("The process sees several GPUs", "该进程可见多张 GPU"),
+                    cure=(translated("Move the labels: labels.to(logits.device)"), *_CURES),
+                    spans=(script.place(call).span(), spread[0].place.span(translated("spread over the GPUs here"))),
+                    confirm=translated("The process sees several GPUs"),
                 )
                 break
 
@@ -69,10 +59,9 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             if record.world_size > 1 or len(devices) < 2 or mismatch is None or not mismatch.between_accelerators:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "The model is split over {devices}; in {module} a tensor on {here} meets one on {there}, and no "
-                    "hook moves it.",
-                    "模型被切分到 {devices}；在 {module} 中，{here} 上的张量遇到 {there} 上的张量，而没有钩子搬运它。",
+                    "hook moves it."
                 ).format(
                     devices=in_short(devices),
                     module=failed.failure.module or "?",
@@ -81,8 +70,8 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 ),
                 cure=_CURES,
                 spans=places(
-                    (innermost(failed.first.device_map_frames, "user"), Text("split here", "在此处切分")),
-                    (failed.failure.innermost("user"), Text("fails here", "在此处失败")),
+                    (innermost(failed.first.device_map_frames, "user"), translated("split here")),
+                    (failed.failure.innermost("user"), translated("fails here")),
                     (library_frame(failed.failure), None),
                 ),
                 ranks=failed.ranks,
@@ -94,18 +83,13 @@ class DeviceMapAutoTrainerMismatch(Hazard):
         if not log.errors and not outside_training(log) and (cut := _cut_in_dispatched(log)):
             yield self.log_finding(
                 cut,
-                Text(
+                translated(
                     'The log ends inside a model whose layers accelerate has spread over devices (device_map="auto"). '
-                    "What ends a training there is usually a tensor on another GPU than the layer.",
-                    '日志在一个由 accelerate 切分到多个设备的模型（device_map="auto"）内部中断。训练在此处失败，多半是'
-                    "张量与该层不在同一张 GPU。",
+                    "What ends a training there is usually a tensor on another GPU than the layer."
                 ),
                 cure=_CURES,
                 certainty=Certainty.POSSIBLE,
-                confirm=Text(
-                    "The traceback's last line, which is missing here, names two devices",
-                    "调用栈的最后一行（此处缺失）指出两个设备",
-                ),
+                confirm=translated("The traceback's last line, which is missing here, names two devices"),
             )
         for mismatch in mismatches_in(log):
             certainty = _certainty(mismatch, log)
@@ -113,26 +97,21 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                 continue
             yield self.log_finding(
                 mismatch.evidence,
-                Text(
+                translated(
                     '{mismatch}. The model is split over several GPUs (device_map="auto", or what the framework does '
-                    "where several are visible), and no hook moves this tensor.",
-                    '{mismatch}。模型被切分到多张 GPU（device_map="auto"，或框架在可见多卡时的默认做法），'
-                    "而没有钩子搬运这个张量。",
+                    "where several are visible), and no hook moves this tensor."
                 ).format(mismatch=mismatch.sentence),
                 cure=(
                     *_CURES,
-                    Text(
+                    translated(
                         "To keep the split model, move the tensor in the model's code (labels = "
-                        "labels.to(logits.device)), or upgrade transformers, which does so in newer versions",
-                        "若要保留切分的模型：在模型代码中搬运该张量（labels = labels.to(logits.device)），或升级 "
-                        "transformers（新版本已这样做）",
+                        "labels.to(logits.device)), or upgrade transformers, which does so in newer versions"
                     ),
                 ),
                 certainty=certainty,
                 module=mismatch.module,
-                confirm=Text(
-                    "print(model.hf_device_map) lists more than one GPU; with CUDA_VISIBLE_DEVICES=0 it works",
-                    "print(model.hf_device_map) 列出多张 GPU；设 CUDA_VISIBLE_DEVICES=0 后可以运行",
+                confirm=translated(
+                    "print(model.hf_device_map) lists more than one GPU; with CUDA_VISIBLE_DEVICES=0 it works"
                 ),
             )
 

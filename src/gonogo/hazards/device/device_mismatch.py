@@ -13,67 +13,48 @@ from gonogo.evidence.rehearsal.failures import (
 from gonogo.evidence.rehearsal.record import Failure, Frame, Operand
 from gonogo.hazards.device._moved import moved_to_engine
 from gonogo.hazards.facts.mismatch_in_log import Owner, all_mismatches_in
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Text, translated
 
-_MOVE_INPUT = Text(
-    "Move the batch to the model's device before the forward, and create tensors where they are used (device=x.device)",
-    "前向之前把 batch 移到模型所在设备，并在使用处创建张量（device=x.device）",
+_MOVE_INPUT = translated(
+    "Move the batch to the model's device before the forward, and create tensors where they are used (device=x.device)"
 )
-_MOVE_MODULE = Text(
+_MOVE_MODULE = translated(
     "Move the part that the line belongs to with the model, after everything that makes or replaces it: "
-    "module.to(device)",
-    "在所有创建或替换该部分的代码之后，把它与模型一起移动：module.to(device)",
+    "module.to(device)"
 )
-_OTHER_VERSION = Text(
-    "If the line is in a library or a model's remote code: try a newer version of it",
-    "若出错行在库或模型的远程代码中：尝试其更新版本",
-)
+_OTHER_VERSION = translated("If the line is in a library or a model's remote code: try a newer version of it")
 
 _OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
     Owner.GRADIENT: (
-        Text(
-            "Use another version of the engine that offloads (DeepSpeed >= 0.14.3), or no offload of the optimizer",
-            "更换执行卸载的引擎版本（DeepSpeed >= 0.14.3），或不卸载优化器",
+        translated(
+            "Use another version of the engine that offloads (DeepSpeed >= 0.14.3), or no offload of the optimizer"
         ),
     ),
     Owner.OPTIMIZER: (
-        Text(
+        translated(
             "Load the optimizer's state after the model is on its device, and create the optimizer after model.to; its "
-            "state must be where the parameters are (upgrade torch where load_state_dict puts it elsewhere)",
-            "在模型到达设备之后再创建优化器、加载优化器状态；状态须与参数在同一设备（若 load_state_dict 放错位置，请升"
-            "级 torch）",
+            "state must be where the parameters are (upgrade torch where load_state_dict puts it elsewhere)"
         ),
     ),
     Owner.QUANTIZED: (
-        Text(
-            'Load the quantized model whole onto the process\'s GPU: device_map={"": local_rank}; no CPU offload',
-            '把量化模型整体加载到该进程的 GPU：device_map={"": local_rank}，不要卸载到 CPU',
+        translated(
+            'Load the quantized model whole onto the process\'s GPU: device_map={"": local_rank}; no CPU offload'
         ),
     ),
     Owner.ADAPTER: (
-        Text(
-            "Upgrade PEFT, or move the adapter's parameters to the base weight's device after get_peft_model",
-            "升级 PEFT，或在 get_peft_model 之后把适配器参数移到基座权重所在设备",
-        ),
+        translated("Upgrade PEFT, or move the adapter's parameters to the base weight's device after get_peft_model"),
     ),
     Owner.SUBMODULE: (
-        Text(
+        translated(
             "Leave the part out where it is not trained, or upgrade the package that defines it; ZeRO-2 builds it "
-            "without zero.Init",
-            "不训练该部分时不要构建它，或升级定义它的软件包；ZeRO-2 构建时不使用 zero.Init",
+            "without zero.Init"
         ),
     ),
     Owner.ROTARY: (
-        Text(
-            "Upgrade transformers or the model's code, or move cos and sin to q.device before they are used",
-            "升级 transformers 或模型代码，或在使用前把 cos、sin 移到 q.device",
-        ),
+        translated("Upgrade transformers or the model's code, or move cos and sin to q.device before they are used"),
     ),
     Owner.BUFFER: (
-        Text(
-            "Register the tensor with register_buffer, or move it where it is used: self.buffer.to(x.device)",
-            "用 register_buffer 注册该张量，或在使用处移动：self.buffer.to(x.device)",
-        ),
+        translated("Register the tensor with register_buffer, or move it where it is used: self.buffer.to(x.device)"),
         _MOVE_INPUT,
     ),
     Owner.INPUT: (_MOVE_INPUT,),
@@ -97,11 +78,10 @@ class DeviceMismatch(Hazard):
             odd = _odd_operand(failure, mismatch)
             caller = last_outside_torch(failure)
             yield self.finding(
-                Text("In {module}: {what}.{culprit}", "在 {module} 中：{what}。{culprit}").format(
+                translated("In {module}: {what}.{culprit}").format(
                     module=failure.module or (caller.function if caller else "?"),
-                    what=Text("{operator} got {operands}", "{operator} 收到 {operands}").format(
-                        operator=failure.operator or Text("an operator", "某个算子"),
-                        operands=describe(failure.operands),
+                    what=translated("{operator} got {operands}").format(
+                        operator=failure.operator or translated("an operator"), operands=describe(failure.operands)
                     )
                     if failure.operands
                     else shorten(failure.message),
@@ -119,15 +99,13 @@ class DeviceMismatch(Hazard):
         for mismatch in all_mismatches_in(log):
             yield self.log_finding(
                 mismatch.evidence,
-                Text("{mismatch}. Out of place is likely {owner}.", "{mismatch}。放错位置的可能是{owner}。").format(
+                translated("{mismatch}. Out of place is likely {owner}.").format(
                     mismatch=mismatch.sentence, owner=mismatch.owner.value
                 ),
                 cure=_OWNER_CURES[mismatch.owner],
                 certainty=Certainty.POSSIBLE,
                 module=mismatch.module,
-                confirm=Text(
-                    "Print the device of every tensor on the line that fails", "打印出错行上每个张量的 device"
-                ),
+                confirm=translated("Print the device of every tensor on the line that fails"),
             )
 
 
@@ -145,13 +123,13 @@ def _culprit(odd: Operand | None) -> Text:
     if odd is None:
         return Text("", "")
     kinds = {
-        "parameter": Text("a parameter", "参数"),
-        "buffer": Text("a buffer", "缓冲区"),
-        "input": Text("an input of the model", "模型的输入"),
-        "gradient": Text("a gradient", "梯度"),
-        "optimizer": Text("optimizer state", "优化器状态"),
+        "parameter": translated("a parameter"),
+        "buffer": translated("a buffer"),
+        "input": translated("an input of the model"),
+        "gradient": translated("a gradient"),
+        "optimizer": translated("optimizer state"),
     }
-    unknown = Text("a tensor of no module, an input or one made on the way", "不属于任何模块的张量（输入或途中创建）")
+    unknown = translated("a tensor of no module, an input or one made on the way")
     kind = kinds.get(odd.kind, unknown)
     name = f" {odd.parameter}" if odd.parameter else ""
     return Text(
@@ -161,22 +139,19 @@ def _culprit(odd: Operand | None) -> Text:
 
 
 def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tuple[Text, ...]:
-    move_input = Text(
-        "Move the batch to the model before the forward: batch = {k: v.to(model.device) for k, v in …}",
-        "前向之前把 batch 移到模型所在设备：batch = {k: v.to(model.device) for k, v in …}",
+    move_input = translated(
+        "Move the batch to the model before the forward: batch = {k: v.to(model.device) for k, v in …}"
     )
-    make_there = Text(
+    make_there = translated(
         "Make the tensor on the device of the one it meets (device=x.device), or, if it is kept in self, register it "
-        "with register_buffer so that it moves with the module",
-        "在对方张量的设备上创建它（device=x.device）；若保存在 self 中，用 register_buffer 注册，使其随模块移动",
+        "with register_buffer so that it moves with the module"
     )
     cures = [make_there]
     if odd is not None and odd.kind in ("parameter", "buffer"):
         cures = [
-            Text(
+            translated(
                 "Move {name} with its module before training begins: module.to(device), after everything that makes or "
-                "replaces it",
-                "训练开始前把 {name} 连同其模块移到设备上：在所有创建或替换它的代码之后调用 module.to(device)",
+                "replaces it"
             ).format(name=odd.parameter or odd.name)
         ]
     elif odd is not None and odd.kind == "input":
@@ -187,22 +162,19 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
         cures = [move_input, make_there] if whole else [make_there, move_input]
     if failed.under_zero_init:
         cures.append(
-            Text(
+            translated(
                 "deepspeed.zero.Init moves only torch.tensor, empty, zeros, ones, full, arange, eye and randn to the "
-                "GPU: give the others device= too, or build this part outside of it",
-                "deepspeed.zero.Init 只让 torch.tensor、empty、zeros、ones、full、arange、eye、randn 位于 GPU：其他函数"
-                "也请写明 device=，或在其外构建这一部分",
+                "GPU: give the others device= too, or build this part outside of it"
             )
         )
     if caller is not None and caller.owner == "library" and cures[0] is not move_input:
         package = _package(caller.path, failed.first.versions)
         version = failed.first.versions.get(package or "")
         cures.append(
-            Text(
+            translated(
                 "The line is in {package}, not in your code: try another version of it, or leave out the feature that "
-                "runs it",
-                "出错的行属于 {package}，而不在你的代码中：尝试其他版本，或不使用触发它的功能",
-            ).format(package=f"{package} {version}" if version else package or Text("a library", "某个库"))
+                "runs it"
+            ).format(package=f"{package} {version}" if version else package or translated("a library"))
         )
     return tuple(cures)
 

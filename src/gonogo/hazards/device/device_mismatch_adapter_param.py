@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _ADAPTS = Pattern(r"(?i)lora|peft")
 _RANKNUM = Pattern(r"\branknum\b|(?i:ada_?lora)")
@@ -15,15 +15,14 @@ class DeviceMismatchAdapterParam(Hazard):
         for call in script.calls("peft.AdaLoraConfig"):
             edit = run.environment.replacing_version("peft", "==0.4.0")
             yield self.finding(
-                Text(
+                translated(
                     "PEFT {version} leaves AdaLoRA's ranknum on the CPU when the adapter is put on the GPU (fixed in "
-                    "0.4.0).",
-                    "PEFT {version} 把适配器移到 GPU 时会把 AdaLoRA 的 ranknum 留在 CPU（0.4.0 修复）。",
+                    "0.4.0)."
                 ).format(version=version.get("< 0.4")),
                 certainty=Certainty.LIKELY,
-                cure=Text("Upgrade: pip install 'peft>=0.4'", "升级：pip install 'peft>=0.4'"),
-                spans=(call.place.span(), version.span(Text("this version", "此版本"))),
-                fixes=self.fix(Text("Use the first release with the fix", "使用首个修复版本"), edit, safe=False)
+                cure=translated("Upgrade: pip install 'peft>=0.4'"),
+                spans=(call.place.span(), version.span(translated("this version"))),
+                fixes=self.fix(translated("Use the first release with the fix"), edit, safe=False)
                 if edit is not None
                 else None,
             )
@@ -40,34 +39,24 @@ class DeviceMismatchAdapterParam(Hazard):
     def _finding(self, mismatch: LoggedMismatch, certainty: Certainty, *, adalora: bool) -> Finding:
         return self.log_finding(
             mismatch.evidence,
-            Text(
-                "{mismatch}. The line uses {what}, which stayed on the CPU when the base model went to the GPU.",
-                "{mismatch}。该行使用的{what}在基座模型移到 GPU 时留在了 CPU。",
+            translated(
+                "{mismatch}. The line uses {what}, which stayed on the CPU when the base model went to the GPU."
             ).format(
                 mismatch=mismatch.sentence,
-                what=Text("AdaLoRA's ranknum", " AdaLoRA 的 ranknum ")
-                if adalora
-                else Text("the adapter's parameters", "适配器参数"),
+                what=translated("AdaLoRA's ranknum") if adalora else translated("the adapter's parameters"),
             ),
             cure=(
-                Text(
-                    "Upgrade PEFT: pip install -U peft (AdaLoRA's ranknum is moved since 0.4.0)",
-                    "升级 PEFT：pip install -U peft（0.4.0 起会移动 AdaLoRA 的 ranknum）",
-                ),
-                Text(
+                translated("Upgrade PEFT: pip install -U peft (AdaLoRA's ranknum is moved since 0.4.0)"),
+                translated(
                     "Or move the adapter after it was created: for name, p in model.named_parameters(): "
-                    'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',
-                    "或在创建适配器后移动它：for name, p in model.named_parameters(): "
-                    'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)',
+                    'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)'
                 ),
             ),
             certainty=certainty,
             module=mismatch.module,
             parameter="ranknum" if adalora else None,
-            confirm=Text(
-                'Print the devices: {n: p.device for n, p in model.named_parameters() if "lora" in n or '
-                '"ranknum" in n}',
-                '打印设备：{n: p.device for n, p in model.named_parameters() if "lora" in n or "ranknum" in n}',
+            confirm=translated(
+                'Print the devices: {n: p.device for n, p in model.named_parameters() if "lora" in n or "ranknum" in n}'
             ),
         )
 

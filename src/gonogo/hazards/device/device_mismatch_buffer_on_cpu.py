@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.hazards.device._plain_tensors import kept_finding, kept_on_cpu
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in, used_in
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, translated
 
 # A reporter's own words: "self.pos_embed (a buffer) stays on CPU", "x is on cuda, pos_embed is on cpu".
 _NAME = compiled_when_used(r"\bself\.(\w+)(?![\w(])|\b(pos_?embed\w*)\b", re.IGNORECASE)
@@ -27,29 +27,23 @@ class DeviceMismatchBufferOnCpu(Hazard):
     def _finding(self, mismatch: LoggedMismatch, name: str | None) -> Finding:
         return self.log_finding(
             mismatch.evidence,
-            Text(
-                "{mismatch}. The line uses {name}, which was not moved to the GPU with the model.",
-                "{mismatch}。该行使用的 {name} 没有随模型移到 GPU。",
-            ).format(mismatch=mismatch.sentence, name=name or Text("a tensor kept by the module", "模块保存的张量")),
+            translated("{mismatch}. The line uses {name}, which was not moved to the GPU with the model.").format(
+                mismatch=mismatch.sentence, name=name or translated("a tensor kept by the module")
+            ),
             cure=(
-                Text(
-                    "Update the model's (remote) code: newer versions move this buffer to the input's device",
-                    "更新模型的（远程）代码：新版本会把该 buffer 移到输入所在设备",
+                translated("Update the model's (remote) code: newer versions move this buffer to the input's device"),
+                translated("Or move it where it is used: {name}.to(device=x.device, dtype=x.dtype)").format(
+                    name=name or "buffer"
                 ),
-                Text(
-                    "Or move it where it is used: {name}.to(device=x.device, dtype=x.dtype)",
-                    "或在使用处搬运：{name}.to(device=x.device, dtype=x.dtype)",
-                ).format(name=name or "buffer"),
-                Text(
+                translated(
                     "In your own module, register it with register_buffer(..., persistent=False), so that it moves "
-                    "with the module",
-                    "若是自己的模块，用 register_buffer(..., persistent=False) 注册，使其随模块移动",
+                    "with the module"
                 ),
             ),
             certainty=Certainty.LIKELY if name and _NAMED.search(name) else Certainty.POSSIBLE,
             module=mismatch.module,
             parameter=name,
-            confirm=Text("Print the device of every tensor on the line that fails", "打印出错行上每个张量的 device"),
+            confirm=translated("Print the device of every tensor on the line that fails"),
         )
 
 

@@ -12,7 +12,18 @@ from gonogo.evidence.script.script import ClassInfo
 from gonogo.hazards.device._moved import moved_to_engine
 from gonogo.hazards.device._plain_tensors import MODULES, factory, moved_later, on_accelerator
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, is_models, mismatches_in
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    RehearsalRecord,
+    Run,
+    Script,
+    Text,
+    translated,
+)
 
 _NAME = compiled_when_used(
     r"\b(input_ids|\w*labels?|targets?|\w*mask\w*|position_ids|token_type_ids|pixel_values|\w*grid_thw|input_values"
@@ -44,21 +55,19 @@ class DeviceMismatchInputNotMoved(Hazard):
             device = f"{made.beside}.device" if made.beside else "x.device"
             edit = script.setting_keyword(made.call, "device", device) if made.beside else None
             yield self.finding(
-                Text(
+                translated(
                     "{factory} in {owner}.forward makes its tensor on the CPU, and {use} meets it with what is on the "
-                    "GPU.",
-                    "{owner}.forward 中的 {factory} 在 CPU 上创建张量，而 {use} 让它与 GPU 上的内容一起参与计算。",
+                    "GPU."
                 ).format(factory=script.qualified(made.call.func), owner=made.owner, use=made.used_by),
                 certainty=Certainty.LIKELY,
-                cure=Text(
-                    "Make it where the input is: {factory}(..., device={device})",
-                    "在输入所在设备上创建：{factory}(..., device={device})",
-                ).format(factory=script.qualified(made.call.func), device=device),
+                cure=translated("Make it where the input is: {factory}(..., device={device})").format(
+                    factory=script.qualified(made.call.func), device=device
+                ),
                 spans=(
                     script.place(made.call).span(),
-                    script.place(made.use).span(Text("used here", "在此处使用")) if made.use is not made.call else None,
+                    script.place(made.use).span(translated("used here")) if made.use is not made.call else None,
                 ),
-                fixes=self.fix(Text("Make it on the input's device", "在输入所在设备上创建"), edit, safe=False)
+                fixes=self.fix(translated("Make it on the input's device"), edit, safe=False)
                 if edit is not None
                 else None,
             )
@@ -76,35 +85,26 @@ class DeviceMismatchInputNotMoved(Hazard):
             name = _name(mismatch)
             yield self.log_finding(
                 mismatch.evidence,
-                Text(
-                    "{mismatch}. What is on the CPU is no weight of the model, but {name}.",
-                    "{mismatch}。位于 CPU 的不是模型的权重，而是{name}。",
-                ).format(
+                translated("{mismatch}. What is on the CPU is no weight of the model, but {name}.").format(
                     mismatch=mismatch.sentence,
                     name=Text(f"an input or a tensor made on the way ({name})", f"输入或途中创建的张量（{name}）")
                     if name
-                    else Text("an input or a tensor made on the way", "输入或途中创建的张量"),
+                    else translated("an input or a tensor made on the way"),
                 )
                 if certainty is not Certainty.POSSIBLE
-                else Text(
-                    "{mismatch}. Most often that is an input, a label or a mask that nobody moved to the GPU.",
-                    "{mismatch}。最常见的是没有移到 GPU 的输入、标签或掩码。",
+                else translated(
+                    "{mismatch}. Most often that is an input, a label or a mask that nobody moved to the GPU."
                 ).format(mismatch=mismatch.sentence),
                 cure=(
-                    Text(
-                        "Move the batch to the model before the forward: batch = {batch}",
-                        "前向之前把 batch 移到模型所在设备：batch = {batch}",
-                    ).format(batch="{k: v.to(model.device) for k, v in batch.items()}"),
-                    Text(
-                        "Make tensors where they are used: torch.zeros(n, device=x.device), mask.to(x.device)",
-                        "在使用处创建张量：torch.zeros(n, device=x.device)、mask.to(x.device)",
+                    translated("Move the batch to the model before the forward: batch = {batch}").format(
+                        batch="{k: v.to(model.device) for k, v in batch.items()}"
                     ),
+                    translated("Make tensors where they are used: torch.zeros(n, device=x.device), mask.to(x.device)"),
                 ),
                 certainty=certainty,
                 module=mismatch.module,
-                confirm=Text(
-                    "Print the device of every tensor on the line that fails: the one on cpu is to be moved",
-                    "打印出错行上每个张量的 device：位于 cpu 的就是要移动的",
+                confirm=translated(
+                    "Print the device of every tensor on the line that fails: the one on cpu is to be moved"
                 ),
             )
 

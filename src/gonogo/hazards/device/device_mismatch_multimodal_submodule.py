@@ -7,7 +7,19 @@ from gonogo.evidence.rehearsal.failures import describe, failed_ranks, failure_p
 from gonogo.evidence.rehearsal.record import Failure, Frame
 from gonogo.finding.words import PHASES
 from gonogo.hazards.facts.mismatch_in_log import PERCEIVES, SPEAKS, LoggedMismatch, Owner, mismatches_in
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, RehearsalRecord, Run, Span, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Findings,
+    Fix,
+    Hazard,
+    Launch,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Span,
+    Text,
+    translated,
+)
 
 _OMNI = Pattern(r"(?i)omni")
 _OMNI_TEXT = r"(?i)omni"
@@ -29,13 +41,10 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
                 continue
             operands = describe(o for device in mismatch.devices for o in operands_on(failure, device))
             yield self.finding(
-                Text(
-                    "While {doing}, {submodule} ({function}) combines tensors on {devices}{operands}.",
-                    "{doing}时，{submodule}（{function}）混用了 {devices} 上的张量{operands}。",
-                ).format(
-                    doing=Text("the model is built inside deepspeed.zero.Init", "在 deepspeed.zero.Init 中构建模型")
+                translated("While {doing}, {submodule} ({function}) combines tensors on {devices}{operands}.").format(
+                    doing=translated("the model is built inside deepspeed.zero.Init")
                     if failed.under_zero_init
-                    else Text("the model runs, in {phase}", "模型运行（{phase}）").format(phase=PHASES[failure.phase]),
+                    else translated("the model runs, in {phase}").format(phase=PHASES[failure.phase]),
                     submodule=_in_short(submodule),
                     function=caller.function,
                     devices=Text(" and ".join(mismatch.devices), " 与 ".join(mismatch.devices)),
@@ -59,17 +68,13 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             return
         fixes: tuple[Fix, ...] = ()
         if launch.source.writable and (run.framework == "ms-swift" or _reads_variable(run)):
-            title = Text(
-                "do not build the speech output: ENABLE_AUDIO_OUTPUT=0", "不构建语音输出：ENABLE_AUDIO_OUTPUT=0"
-            )
+            title = translated("do not build the speech output: ENABLE_AUDIO_OUTPUT=0")
             fixes = (self.fix(title, launch.setting_variable("ENABLE_AUDIO_OUTPUT", "0"), safe=False),)
         yield self.finding(
-            Text(
+            translated(
                 "{model} has a speech output (talker, token2wav), and ZeRO-3 builds it inside deepspeed.zero.Init, "
                 "where some functions give GPU tensors and others CPU tensors: “cuda:0 and cpu” before training "
-                "begins.",
-                "{model} 带有语音输出（talker、token2wav），ZeRO-3 在 deepspeed.zero.Init 中构建它，其中部分函数得到 "
-                "GPU 张量，其余得到 CPU 张量：训练开始前就报 “cuda:0 and cpu”。",
+                "begins."
             ).format(model=run.model.name),
             certainty=certainty,
             cure=_cures("talker"),
@@ -88,27 +93,19 @@ class DeviceMismatchMultimodalSubmodule(Hazard):
             part = mismatch.part or "talker"
             yield self.log_finding(
                 mismatch.evidence,
-                Text(
+                translated(
                     "{found}. {where}Under ZeRO-3 a model is built inside deepspeed.zero.Init, where some functions "
-                    "give GPU tensors and others CPU tensors.",
-                    "{found}。{where}ZeRO-3 在 deepspeed.zero.Init 中构建模型，其中部分函数得到 GPU 张量，其余得到 CPU "
-                    "张量。",
+                    "give GPU tensors and others CPU tensors."
                 ).format(
                     found=mismatch.sentence,
                     where=Text(f"The line belongs to {part}. ", f"该行属于 {part}。")
                     if mismatch.part
-                    else Text(
-                        "In an Omni model this is usually the talker or token2wav. ",
-                        "对 Omni 模型，通常是 talker 或 token2wav。",
-                    ),
+                    else translated("In an Omni model this is usually the talker or token2wav. "),
                 ),
                 cure=_cures(part),
                 certainty=certainty,
                 module=mismatch.part,
-                confirm=Text(
-                    "The run works with ZeRO-2, or with ENABLE_AUDIO_OUTPUT=0",
-                    "改用 ZeRO-2，或设 ENABLE_AUDIO_OUTPUT=0 后可以运行",
-                ),
+                confirm=translated("The run works with ZeRO-2, or with ENABLE_AUDIO_OUTPUT=0"),
             )
 
 
@@ -159,28 +156,19 @@ def _part_in(text: str) -> re.Match[str] | None:
 
 
 def _cures(submodule: str) -> tuple[Text, ...]:
-    zero2 = Text(
-        "Or stay with ZeRO-2, which builds the model without zero.Init",
-        "或继续使用 ZeRO-2，它构建模型时不使用 zero.Init",
-    )
+    zero2 = translated("Or stay with ZeRO-2, which builds the model without zero.Init")
     if SPEAKS.search(submodule):
         return (
-            Text(
+            translated(
                 "Do not build the part that is not trained: ENABLE_AUDIO_OUTPUT=0 in the environment (ms-swift), or "
-                "from_pretrained(…, enable_audio_output=False) (transformers)",
-                "不构建不训练的部分：环境变量 ENABLE_AUDIO_OUTPUT=0（ms-swift），或 from_pretrained(…, "
-                "enable_audio_output=False)（transformers）",
+                "from_pretrained(…, enable_audio_output=False) (transformers)"
             ),
-            Text(
-                "Or build only the part that is trained, e.g. Qwen2_5OmniThinkerForConditionalGeneration",
-                "或只构建要训练的部分，例如 Qwen2_5OmniThinkerForConditionalGeneration",
-            ),
+            translated("Or build only the part that is trained, e.g. Qwen2_5OmniThinkerForConditionalGeneration"),
             zero2,
         )
     return (
-        Text(
-            "Upgrade the package that defines {part}, or leave the part out where the data has no input for it",
-            "升级定义 {part} 的软件包；若数据中没有它的输入，则不构建该部分",
+        translated(
+            "Upgrade the package that defines {part}, or leave the part out where the data has no input for it"
         ).format(part=_in_short(submodule)),
         zero2,
     )
@@ -198,7 +186,7 @@ def _builds_speech(run: Run) -> tuple[Certainty | None, Span | None]:
             continue
         call = next(script.calls(*_OMNI_CLASSES), None)
         if call is not None:
-            return Certainty.CERTAIN, call.place.span(Text("the whole model is built here", "在此构建整个模型"))
+            return Certainty.CERTAIN, call.place.span(translated("the whole model is built here"))
     return None, None
 
 

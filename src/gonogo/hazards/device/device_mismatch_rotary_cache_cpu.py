@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.device._plain_tensors import kept_finding, kept_on_cpu
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, Owner, mismatches_in
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Run, Script, Text, translated
 
 # A reporter's own words: "the cos and sin tensors, used for rope, were placed on the CPU".
 
@@ -22,7 +22,7 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
             if certainty is not None:
                 yield self._finding(mismatch.evidence, mismatch.sentence, certainty, mismatch.module)
         if not log.errors and (cut := cut_in(log, ("", "apply_rot"), ("", "cos[position_ids]"), within=1)):
-            both = Text("The log breaks off in the rotary embedding", "日志在旋转位置编码处中断")
+            both = translated("The log breaks off in the rotary embedding")
             yield self._finding(cut, both, Certainty.LIKELY if under_zero3(log) else Certainty.POSSIBLE, None)
 
     def _finding(
@@ -30,33 +30,25 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
     ) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
-                "{mismatch}. The rotary embedding's cos and sin (or inv_freq, which they come from) stayed on the CPU.",
-                "{mismatch}。旋转位置编码的 cos、sin（或计算它们的 inv_freq）留在了 CPU。",
+            translated(
+                "{mismatch}. The rotary embedding's cos and sin (or inv_freq, which they come from) stayed on the CPU."
             ).format(mismatch=where),
             cure=(
-                Text(
+                translated(
                     "Upgrade transformers (pip install -U transformers), or the model's remote code: newer ones "
-                    "compute cos and sin on the input's device",
-                    "升级 transformers（pip install -U transformers）或模型的远程代码：新版本在输入所在设备上计算 cos "
-                    "与 sin",
+                    "compute cos and sin on the input's device"
                 ),
-                Text(
-                    "Or, in the model's code before the line that fails: cos, sin = cos.to(q.device), sin.to(q.device)",
-                    "或在模型代码出错行之前加：cos, sin = cos.to(q.device), sin.to(q.device)",
+                translated(
+                    "Or, in the model's code before the line that fails: cos, sin = cos.to(q.device), sin.to(q.device)"
                 ),
-                Text(
+                translated(
                     "Do not move or offload the model, nor replace its attention, after deepspeed.initialize; register "
-                    "the cache with register_buffer",
-                    "deepspeed.initialize 之后不要再移动、卸载模型或替换注意力；缓存请用 register_buffer 注册",
+                    "the cache with register_buffer"
                 ),
             ),
             certainty=certainty,
             module=module,
-            confirm=Text(
-                "Print cos.device and position_ids.device before the line that fails",
-                "在出错行之前打印 cos.device 与 position_ids.device",
-            ),
+            confirm=translated("Print cos.device and position_ids.device before the line that fails"),
         )
 
 

@@ -5,7 +5,7 @@ from gonogo.evidence.rehearsal.failures import few
 from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.hazards.facts.mismatch_in_log import Owner, mismatches_in
 from gonogo.hazards.facts.parameter_names import group_by_module
-from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, translated
 
 
 class ModuleLeftOnCpu(Hazard):
@@ -17,19 +17,17 @@ class ModuleLeftOnCpu(Hazard):
         first = left[0]
         modules = group_by_module(place.name for place in first.left_on_cpu)
         yield self.finding(
-            Text(
+            translated(
                 "{count} parameters and buffers are on the CPU while the model is on {device}: {modules}. No step of "
-                "the rehearsal used them.",
-                "有 {count} 个参数与 buffer 在 CPU 上，而模型在 {device} 上：{modules}。排练的各步都没有用到它们。",
+                "the rehearsal used them."
             ).format(count=len(first.left_on_cpu), device=first.device, modules=few(modules)),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(
-                Text(
-                    "Move the part to the device with the model, before training begins: model.{module}.to(device)",
-                    "训练开始前把该部分与模型一起移到设备上：model.{module}.to(device)",
+                translated(
+                    "Move the part to the device with the model, before training begins: model.{module}.to(device)"
                 ).format(module=first.left_on_cpu[0].name.rpartition(".")[0] or "…"),
-                Text("Leave the part out if no batch uses it", "若没有 batch 会用到它，请不要构建该部分"),
+                translated("Leave the part out if no batch uses it"),
             ),
             ranks=tuple(rank.rank for rank in left),
             module=first.left_on_cpu[0].name.rpartition(".")[0] or None,
@@ -50,22 +48,19 @@ class ModuleLeftOnCpu(Hazard):
             names = [name for place in left for name in place.names]
             modules = group_by_module(names)
             yield self.finding(
-                Text(
+                translated(
                     "Before the first step {count} parameters and buffers of the model are on the CPU, though nothing "
-                    "is offloaded and the rest is on {device}: {modules}.",
-                    "第一步之前，模型有 {count} 个参数与 buffer 在 CPU 上，而没有配置卸载，其余部分在 {device} 上："
-                    "{modules}。",
+                    "is offloaded and the rest is on {device}: {modules}."
                 ).format(
                     count=sum(place.count for place in left), device=left[0].expected or "?", modules=few(modules)
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=(
-                    Text(
-                        "Move the part to the device with the model, before training begins: model.{module}.to(device)",
-                        "训练开始前把该部分与模型一起移到设备上：model.{module}.to(device)",
+                    translated(
+                        "Move the part to the device with the model, before training begins: model.{module}.to(device)"
                     ).format(module=(names[0].rpartition(".")[0] if names else "") or "…"),
-                    Text("Leave the part out if no batch uses it", "若没有 batch 会用到它，请不要构建该部分"),
+                    translated("Leave the part out if no batch uses it"),
                 ),
                 spans=span_of_rank(rank),
                 ranks=tuple(
@@ -75,10 +70,7 @@ class ModuleLeftOnCpu(Hazard):
                 ),
                 module=(names[0].rpartition(".")[0] or None) if names else None,
                 parameter=names[0] if names else None,
-                confirm=Text(
-                    "The first batch that uses it ends with a device mismatch",
-                    "第一个用到它的 batch 会以设备不一致的错误结束",
-                ),
+                confirm=translated("The first batch that uses it ends with a device mismatch"),
             )
             return
 
@@ -89,23 +81,17 @@ class ModuleLeftOnCpu(Hazard):
                 continue
             yield self.log_finding(
                 mismatch.evidence,
-                Text(
+                translated(
                     "{mismatch}. By the operator's arguments it is the weight that is on the CPU, and the input on the "
-                    "accelerator: this part was not moved with the model, or was moved back.",
-                    "{mismatch}。由算子的参数可知，权重在 CPU 而输入在 GPU 上：该部分没有随模型移动，或被移回。",
+                    "accelerator: this part was not moved with the model, or was moved back."
                 ).format(mismatch=mismatch.sentence),
                 certainty=Certainty.POSSIBLE,
-                cure=Text(
+                cure=translated(
                     "Create every part before the model is moved, then move it: model.to(device); look for a part that "
-                    "is created, loaded or offloaded (device_map, .cpu()) after it",
-                    "在移动模型之前创建所有部分，再调用 model.to(device)；检查之后才创建、加载或卸载（device_map、"
-                    ".cpu()）的部分",
+                    "is created, loaded or offloaded (device_map, .cpu()) after it"
                 ),
                 module=mismatch.module,
-                confirm=Text(
-                    "{n for n, p in model.named_parameters() if p.device.type == 'cpu'} names the part",
-                    "{n for n, p in model.named_parameters() if p.device.type == 'cpu'} 会列出该部分",
-                ),
+                confirm=translated("{n for n, p in model.named_parameters() if p.device.type == 'cpu'} names the part"),
             )
 
 

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.script.identifiers import last_name
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text, translated
 
 
 class VisibleDevicesSetInScript(Hazard):
@@ -24,25 +24,18 @@ class VisibleDevicesSetInScript(Hazard):
                 continue
             edit = script.removing_statement(statement)
             yield self.finding(
-                Text(
+                translated(
                     "Each of the {processes} processes of a node sees {shown} only, and has its local rank's GPU taken "
-                    "away.",
-                    "每个节点的 {processes} 个进程都只能看到 {shown}，local rank 对应的 GPU 因此不可见。",
+                    "away."
                 ).format(
                     processes=processes,
-                    shown=Text(f"GPU {', '.join(gpus)}", f"GPU {', '.join(gpus)}")
-                    if gpus
-                    else Text("no GPU", "零张 GPU"),
+                    shown=Text(f"GPU {', '.join(gpus)}", f"GPU {', '.join(gpus)}") if gpus else translated("no GPU"),
                 ),
                 certainty=Certainty.CERTAIN if isinstance(script.parent(statement), ast.Module) else Certainty.LIKELY,
-                cure=Text("Remove it, and choose the GPUs where the run is launched", "删除它，并在启动处选择 GPU"),
+                cure=translated("Remove it, and choose the GPUs where the run is launched"),
                 spans=(
                     script.place(statement).span(),
-                    run.launch.place.span(
-                        Text("starts {n} processes per node", "每个节点启动 {n} 个进程").format(n=processes)
-                    ),
+                    run.launch.place.span(translated("starts {n} processes per node").format(n=processes)),
                 ),
-                fixes=self.fix(Text("Leave the choice to the launch", "由启动命令选择"), edit)
-                if edit is not None
-                else None,
+                fixes=self.fix(translated("Leave the choice to the launch"), edit) if edit is not None else None,
             )

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Severity, translated
 
 LARGE = 64
 """A dynamic scale from here on has room left to fall."""
@@ -27,15 +27,12 @@ class BenignLossScaleWarmup(Hazard):
             return
         yield self.log_finding(
             scale.first,
-            Text(
+            translated(
                 "{count} step(s) were skipped while the fp16 loss scale fell to {lowest}; that is how a dynamic scale "
-                "finds its value. The log shows no error: nothing is wrong.",
-                "fp16 损失缩放值降到 {lowest} 的过程中跳过了 {count} 步，这正是动态缩放寻找合适值的方式。日志中没有报错"
-                "：没有问题。",
+                "finds its value. The log shows no error: nothing is wrong."
             ).format(count=scale.skipped, lowest=f"{scale.lowest:g}"),
-            cure=Text(
-                "No action is needed. For fewer such lines: lower fp16.initial_scale_power, or train in bf16",
-                "无需处理。若想少看到这类行：调低 fp16.initial_scale_power，或用 bf16 训练",
+            cure=translated(
+                "No action is needed. For fewer such lines: lower fp16.initial_scale_power, or train in bf16"
             ),
             certainty=Certainty.CERTAIN,
             severity=Severity.NOTE,

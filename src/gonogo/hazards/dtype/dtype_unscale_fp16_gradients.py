@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 
 _WORDS = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "unscale FP16 Gradients")
 
@@ -12,16 +12,11 @@ _WORDS = ("Attempting to unscale FP16 gradients", "unscale FP16 gradients", "uns
 _CAST = (b"peft", b"swift", b".float()", b"float32", b"fp32", b"requires_grad", b"deepspeed")
 
 _CURES = (
-    Text(
+    translated(
         "Cast the trainable parameters to fp32 (p.data = p.data.float() where p.requires_grad; diffusers: "
-        "cast_training_params)",
-        "把可训练参数转换为 fp32（对 p.requires_grad 的参数执行 p.data = p.data.float()；diffusers："
-        "cast_training_params）",
+        "cast_training_params)"
     ),
-    Text(
-        "Or load without torch_dtype=torch.float16, or train with bf16=True",
-        "或不用 torch_dtype=torch.float16 加载，或用 bf16=True 训练",
-    ),
+    translated("Or load without torch_dtype=torch.float16, or train with bf16=True"),
 )
 
 
@@ -41,23 +36,18 @@ class DtypeUnscaleFp16Gradients(Hazard):
             edit = script.setting_keyword(load, keyword, "torch.float32")
             place = load.keyword_place(keyword)
             yield self.finding(
-                Text(
+                translated(
                     "The model is loaded in fp16 ({keyword}={given}) and all of it is trained with fp16=True: its "
-                    "gradients are fp16, which the gradient scaler refuses.",
-                    "模型以 fp16 加载（{keyword}={given}）并在 fp16=True 下全部训练：梯度是 fp16，梯度缩放器拒绝处理。",
+                    "gradients are fp16, which the gradient scaler refuses."
                 ).format(keyword=keyword, given=script.place(node).text),
                 certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
                 cure=_CURES,
                 spans=(
                     place.span() if place is not None else load.place.span(),
-                    fp16.span(Text("fp16 mixed precision", "fp16 混合精度")),
-                    trainer.script.place(trainer.node.func).span(Text("trained here", "在此处训练")),
+                    fp16.span(translated("fp16 mixed precision")),
+                    trainer.script.place(trainer.node.func).span(translated("trained here")),
                 ),
-                fixes=self.fix(
-                    Text("Load in fp32: twice the memory for the weights", "以 fp32 加载：权重占用的显存加倍"),
-                    edit,
-                    safe=False,
-                )
+                fixes=self.fix(translated("Load in fp32: twice the memory for the weights"), edit, safe=False)
                 if edit is not None and script.imports("torch")
                 else None,
             )
@@ -71,10 +61,9 @@ class DtypeUnscaleFp16Gradients(Hazard):
         if evidence:
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "The gradient scaler met fp16 gradients: the parameters that are trained were loaded or cast to "
-                    "fp16, and mixed precision needs them in fp32.",
-                    "梯度缩放器遇到 fp16 梯度：要训练的参数以 fp16 加载或被转换为 fp16，而混合精度要求它们是 fp32。",
+                    "fp16, and mixed precision needs them in fp32."
                 ),
                 certainty=certainty,
                 cure=_CURES,

@@ -4,7 +4,7 @@ from gonogo.evidence.log.match import first_match
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.how_it_trains import with_plain_arguments
 from gonogo.hazards.facts.training_script import is_trainer, mentions, trained_loads
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
 
 _WORDS = (
     "FlashAttention only support fp16 and bf16",
@@ -23,11 +23,8 @@ _ASSERTED = Pattern(r"assert \w+\.dtype (?:in|==) .{0,20}torch\.(?:float16|bfloa
 _LOWERED = (b"autocast", b".half()", b".bfloat16()", b"quantization_config", b"load_in_", b"set_default_dtype", b"peft")
 
 _CURES = (
-    Text(
-        "Load with torch_dtype=torch.bfloat16 (or float16), and train with bf16=True (fp16=True)",
-        "用 torch_dtype=torch.bfloat16（或 float16）加载，并以 bf16=True（fp16=True）训练",
-    ),
-    Text('Or set attn_implementation="sdpa"', '或设置 attn_implementation="sdpa"'),
+    translated("Load with torch_dtype=torch.bfloat16 (or float16), and train with bf16=True (fp16=True)"),
+    translated('Or set attn_implementation="sdpa"'),
 )
 
 
@@ -55,22 +52,21 @@ class FlashAttnFp32Input(Hazard):
             sure = run.deepspeed_on is False and run.arguments.complete and with_plain_arguments(run)
             place = load.keyword_place("attn_implementation")
             yield self.finding(
-                Text(
+                translated(
                     "FlashAttention takes fp16 and bf16 only; this model is loaded in fp32 ({why}) and trained without "
-                    "bf16 or fp16.",
-                    "FlashAttention 只接受 fp16 和 bf16；该模型以 fp32 加载（{why}），训练时也没有开启 bf16 或 fp16。",
+                    "bf16 or fp16."
                 ).format(
-                    why=Text("from the command", "已明确写出")
+                    why=translated("from the command", "explicit")
                     if explicit
-                    else Text("the default where no torch_dtype is given", "未给出 torch_dtype 时的默认值")
+                    else translated("the default where no torch_dtype is given")
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=_CURES,
                 spans=(
                     place.span() if place is not None else load.place.span(),
-                    trainer.script.place(trainer.node.func).span(Text("trained here", "在此处训练")),
+                    trainer.script.place(trainer.node.func).span(translated("trained here")),
                 ),
-                fixes=self.fix(Text("Load in bf16", "以 bf16 加载"), edit, safe=False)
+                fixes=self.fix(translated("Load in bf16"), edit, safe=False)
                 if edit is not None and script.imports("torch")
                 else None,
             )
@@ -101,10 +97,9 @@ class FlashAttnFp32Input(Hazard):
             return
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "Queries, keys and values reached FlashAttention in fp32: the model was loaded in fp32, or the forward "
-                "runs outside autocast.",
-                "query、key、value 以 fp32 传入 FlashAttention：模型以 fp32 加载，或前向不在 autocast 之下。",
+                "runs outside autocast."
             ),
             cure=_CURES,
             certainty=Certainty.POSSIBLE if _serves(log) else certainty,

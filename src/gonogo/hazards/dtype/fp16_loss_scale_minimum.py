@@ -4,7 +4,7 @@ from gonogo.evidence.log.role import Role
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.dtype._loss_scale import OVERFLOW_WORDS, loss_is_broken, loss_scale
 from gonogo.hazards.dtype.benign_loss_scale_warmup import LARGE
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 _WORDS = (
     "Current loss scale already at minimum",
@@ -34,10 +34,9 @@ class Fp16LossScaleMinimum(Hazard):
         if fp16.truth is not True or fp16.place is None or not (overflows or (own == "bfloat16" and family in _LIKE)):
             return
         yield self.finding(
-            Text(
+            translated(
                 "{name} ({family}) was trained in bf16, and its activations exceed fp16's largest number, 65504; here "
-                "it is trained in fp16.",
-                "{name}（{family}）以 bf16 训练而成，其激活会超过 fp16 的最大值 65504；这里却用 fp16 训练。",
+                "it is trained in fp16."
             ).format(name=run.model.name, family=family),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
@@ -64,25 +63,17 @@ class Fp16LossScaleMinimum(Hazard):
                 cure=_CURE,
                 certainty=Certainty.LIKELY if scale.stuck or (low and loss_is_broken(log)) else Certainty.POSSIBLE,
                 severity=Severity.ERROR if scale.stuck else Severity.WARNING,
-                confirm=Text(
-                    "The scale continues falling to 1, and the loss is nan or 0", "缩放值继续降到 1，且损失为 nan 或 0"
-                ),
+                confirm=translated("The scale continues falling to 1, and the loss is nan or 0"),
             )
 
 
-_CAUSE = Text(
+_CAUSE = translated(
     "Gradients are not finite in fp16 even at the smallest loss scale: the activations exceed fp16's range (models "
-    "trained in bf16 do so), or training diverges.",
-    "即使在最小的损失缩放值下，梯度在 fp16 中也不是有限值：激活超出 fp16 的范围（以 bf16 训练的模型常如此），或训练发散"
-    "。",
+    "trained in bf16 do so), or training diverges."
 )
 _CURE = (
-    Text(
-        'Train in bf16: "bf16": {"enabled": true} and bf16=True (Ampere GPUs or newer)',
-        '用 bf16 训练："bf16": {"enabled": true} 并设 bf16=True（Ampere 及更新的 GPU）',
-    ),
-    Text(
-        "In fp16: lower the learning rate, add warm-up and gradient clipping, look at the batch of the first overflow",
-        "若用 fp16：降低学习率，加预热与梯度裁剪，并检查首次溢出的 batch",
+    translated('Train in bf16: "bf16": {"enabled": true} and bf16=True (Ampere GPUs or newer)'),
+    translated(
+        "In fp16: lower the learning rate, add warm-up and gradient clipping, look at the batch of the first overflow"
     ),
 )

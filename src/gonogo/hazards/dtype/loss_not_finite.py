@@ -4,13 +4,13 @@ from gonogo.evidence.guarded.records import NonFinite
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import setting
-from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard, Pattern, Severity, Text, translated
 
 _WHAT = {
-    "loss": Text("the loss", "loss"),
-    "gradient": Text("a gradient", "某个梯度"),
-    "activation": Text("the output of a module", "某个模块的输出"),
-    "parameter": Text("a parameter", "某个参数"),
+    "loss": translated("the loss"),
+    "gradient": translated("a gradient", "any"),
+    "activation": translated("the output of a module"),
+    "parameter": translated("a parameter", "any"),
 }
 _ANOMALY = Pattern(r"Function '(?P<function>\w+)' returned nan values in its \d+th output")
 _SAMPLING = Pattern(r"probability tensor contains either `?inf`?, `?nan`? or element < 0")
@@ -30,16 +30,14 @@ class LossNotFinite(Hazard):
         if evidence is not None:
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "Numbers that are not finite come out of the model: the weights or the logits are NaN or infinite, "
-                    "from this step or one before it.",
-                    "模型输出了非有限值：权重或 logits 为 NaN 或无穷大，产生于这一步或更早。",
+                    "from this step or one before it."
                 ),
                 cure=_general(half=log.says(_OF_HALF)),
                 certainty=certainty,
-                confirm=Text(
-                    "gonogo run --nonfinite -- … names the first module whose output is not finite, and its input",
-                    "gonogo run --nonfinite -- … 会指出最先输出非有限值的模块及其输入",
+                confirm=translated(
+                    "gonogo run --nonfinite -- … names the first module whose output is not finite, and its input"
                 ),
             )
 
@@ -58,17 +56,15 @@ class LossNotFinite(Hazard):
             return
         rank, worst = min(warned, key=lambda pair: (pair[1].step, pair[1].time))
         yield self.finding(
-            Text(
-                "The loss is {value} at step {step} on rank {rank}. Which module it arose in was not tracked.",
-                "rank {rank} 在第 {step} 步的 loss 为 {value}。没有追查它产生于何处。",
+            translated(
+                "The loss is {value} at step {step} on rank {rank}. Which module it arose in was not tracked."
             ).format(value=worst.value or "nan", step=worst.step, rank=rank.rank),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
             cure=(
-                Text(
+                translated(
                     "gonogo run --nonfinite -- … names the first module whose output is not finite, and its input "
-                    "(each step is then slower)",
-                    "gonogo run --nonfinite -- … 会指出最先输出非有限值的模块及其输入（每步会变慢）",
+                    "(each step is then slower)"
                 ),
                 *_general(half=_in_half(run)),
             ),
@@ -80,10 +76,7 @@ class LossNotFinite(Hazard):
         where = first.module or first.parameter
         count = first.nan + first.infinite
         return self.finding(
-            Text(
-                "At step {step} on rank {rank}, {what} is not finite{where}{count}.{inputs}",
-                "rank {rank} 在第 {step} 步，{what}不是有限值{where}{count}。{inputs}",
-            ).format(
+            translated("At step {step} on rank {rank}, {what} is not finite{where}{count}.{inputs}").format(
                 step=first.step,
                 rank=rank.rank,
                 what=_WHAT[first.what],
@@ -99,11 +92,10 @@ class LossNotFinite(Hazard):
                 )
                 if first.elements
                 else "",
-                inputs=Text(" What went into it was finite: it arose there.", "输入是有限的：它就产生于此。")
+                inputs=translated(" What went into it was finite: it arose there.")
                 if first.inputs_finite
-                else Text(
-                    " What went into it was not finite either: look at the batch, or at the weights before it.",
-                    "其输入已经不是有限值：请检查 batch，或其之前的权重。",
+                else translated(
+                    " What went into it was not finite either: look at the batch, or at the weights before it."
                 )
                 if first.inputs_finite is False
                 else "",
@@ -124,16 +116,14 @@ def _in_half(run: GuardedRun) -> bool:
 
 def _general(*, half: bool) -> tuple[Text, ...]:
     cures = [
-        Text(
+        translated(
             "Leave out samples without a label that counts (all -100) and rows that a mask hides whole; look at a "
-            "custom loss for log(0) and x/0",
-            "去掉没有有效标签（全为 -100）的样本与被 mask 整行遮住的行；检查自定义 loss 中的 log(0) 与除零",
+            "custom loss for log(0) and x/0"
         ),
-        Text(
-            "A lower learning rate, warm-up, max_grad_norm 1.0; continue from a checkpoint from before that step",
-            "降低学习率、加 warmup、max_grad_norm 1.0；从这一步之前的 checkpoint 继续",
+        translated(
+            "A lower learning rate, warm-up, max_grad_norm 1.0; continue from a checkpoint from before that step"
         ),
     ]
     if half:
-        cures.insert(0, Text("bf16 instead of fp16, whose limit is 65504", "用 bf16 代替 fp16（上限 65504）"))
+        cures.insert(0, translated("bf16 instead of fp16, whose limit is 65504"))
     return tuple(cures)

@@ -6,10 +6,10 @@ from gonogo.evidence.environment.compatibility import Capability, capability_of_
 from gonogo.evidence.environment.environment import Environment, Gpu
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
-from gonogo.finding import Span, Text
+from gonogo.finding import Span, translated
 
-_BUILT = Text("DeepSpeed compiles {name} for it", "DeepSpeed 要为此编译 {name}")
-NOT_PREBUILT = Text("ds_report shows {names} as not installed", "ds_report 显示 {names} 未安装")
+_BUILT = translated("DeepSpeed compiles {name} for it")
+NOT_PREBUILT = translated("ds_report shows {names} as not installed")
 """What makes sure that an operator is compiled at the start."""
 _TRUE_NAMES = ("fa2", "flash_attention_2", "flash_attn", "flash_attention_3", "fa3")
 

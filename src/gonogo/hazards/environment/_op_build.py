@@ -2,7 +2,7 @@
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Pattern
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.hazards.environment._surroundings import first
 
 MISMATCH = Pattern(
@@ -24,16 +24,11 @@ _CONSEQUENCE = Pattern(
     r"|Command '\['ninja', '-v'(?:, '-j', '\d+')?\]' returned non-zero exit status"
 )
 
-FIND_THE_ERROR = Text(
+FIND_THE_ERROR = translated(
     "Look further up for the build's own first error, or build alone: python -c \"from deepspeed.ops.op_builder import "
-    'CPUAdamBuilder; CPUAdamBuilder().load()"',
-    '在更早的日志中查找编译本身的第一个报错，或单独编译一次：python -c "from deepspeed.ops.op_builder import '
-    'CPUAdamBuilder; CPUAdamBuilder().load()"',
+    'CPUAdamBuilder; CPUAdamBuilder().load()"'
 )
-CLEAR = Text(
-    "Delete the half-built operators before the next run: rm -rf ~/.cache/torch_extensions",
-    "再次运行前删除编译了一半的算子：rm -rf ~/.cache/torch_extensions",
-)
+CLEAR = translated("Delete the half-built operators before the next run: rm -rf ~/.cache/torch_extensions")
 
 
 def unexplained_build(log: FailureLog) -> LineMatch | LoggedError | None:

@@ -2,7 +2,7 @@ from math import prod
 
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.evidence.log.match import one_line
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, translated
 
 _SHAPE = Pattern(r"shape '\[(?P<shape>[\d, ]{7,60})\]' is invalid for input of size (?P<size>\d{1,12})")
 _HEADS = ("num_heads", "n_heads", "num_attention_heads")
@@ -25,31 +25,21 @@ class AttentionCodeWithoutGroupedHeads(Hazard):
             times = prod(shape) // size
             yield self.log_finding(
                 error,
-                Text(
+                translated(
                     "Keys or values are viewed as {heads} heads, and hold one part in {times} of that: the model's "
                     "queries "
-                    "are grouped, and this code does not know it.",
-                    "key 或 value 按 {heads} 个头处理，而实际只有其 1/{times}：模型使用分组查询，而这段代码不支持。",
+                    "are grouped, and this code does not know it."
                 ).format(heads=shape[2], times=times),
                 certainty=Certainty.LIKELY if by_heads else Certainty.POSSIBLE,
                 cure=(
-                    Text(
+                    translated(
                         'Leave the patch out: attn_implementation="flash_attention_2" (transformers 4.36 and newer), '
                         "or take "
-                        "the project's patch for grouped queries",
-                        '去掉补丁：attn_implementation="flash_attention_2"（transformers 4.36 '
-                        "及更新），或使用项目中支持分组查询的"
-                        "补丁",
+                        "the project's patch for grouped queries"
                     ),
-                    Text(
-                        "If transformers' own file raised: pip install -U 'transformers>=4.31'",
-                        "若由 transformers 自己的文件抛出：pip install -U 'transformers>=4.31'",
-                    ),
+                    translated("If transformers' own file raised: pip install -U 'transformers>=4.31'"),
                 ),
-                confirm=Text(
-                    "The model's config.json has num_key_value_heads below num_attention_heads",
-                    "模型 config.json 的 num_key_value_heads 小于 num_attention_heads",
-                ),
+                confirm=translated("The model's config.json has num_key_value_heads below num_attention_heads"),
             )
             return
 

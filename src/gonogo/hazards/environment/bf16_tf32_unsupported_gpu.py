@@ -3,22 +3,18 @@ from gonogo.hazards.environment._gpu_refusals import cuda_failed, has_cpu_build,
 from gonogo.hazards.environment._machine import weakest
 from gonogo.hazards.environment._surroundings import first, has_ampere_gpu, has_old_gpu, old_gpu, outside_training
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, translated
 
 _CUBLAS = Pattern(r"CUBLAS_STATUS_NOT_SUPPORTED when calling .*CUDA_R_16BF")
 _CURE = (
-    Text(
+    translated(
         "Train in fp16: --fp16 true --bf16 false (bf16: false, fp16.enabled: true in the DeepSpeed JSON; "
-        "mixed_precision: fp16 for accelerate)",
-        "改用 fp16：--fp16 true --bf16 false（DeepSpeed JSON 中 bf16 关闭、fp16.enabled: true；accelerate 中 "
-        "mixed_precision: fp16）",
+        "mixed_precision: fp16 for accelerate)"
     ),
-    Text("Leave TF32 off: --tf32 false, or drop the argument", "关闭 TF32：--tf32 false，或去掉该参数"),
-    Text(
+    translated("Leave TF32 off: --tf32 false, or drop the argument"),
+    translated(
         "Check what PyTorch sees: python -c 'import torch; print(torch.__version__, "
-        "torch.cuda.get_device_capability())' (bf16 needs 8.0 or more, and a CUDA build)",
-        "查看 PyTorch 看到的硬件：python -c 'import torch; print(torch.__version__, "
-        "torch.cuda.get_device_capability())'（bf16 需要 8.0 及以上，且 PyTorch 为 CUDA 版本）",
+        "torch.cuda.get_device_capability())' (bf16 needs 8.0 or more, and a CUDA build)"
     ),
 )
 
@@ -36,9 +32,8 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             return
         sure = what == "TF32" and bool(with_trainer(run))
         yield self.finding(
-            Text(
-                "{what} is requested, and {gpu} has compute capability {capability}: bf16 and TF32 begin with 8.0.",
-                "启用了 {what}，而 {gpu} 的计算能力为 {capability}：bf16 与 TF32 从 8.0 起才支持。",
+            translated(
+                "{what} is requested, and {gpu} has compute capability {capability}: bf16 and TF32 begin with 8.0."
             ).format(what=what, gpu=gpu.name, capability=f"{major}.{minor}"),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=(*(_CURE[:1] if bf16 is not None else ()), *(_CURE[1:2] if tf32.truth else ())),
@@ -55,10 +50,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             if evidence is not None:
                 yield self.log_finding(
                     evidence,
-                    Text(
-                        "cuBLAS refuses a bf16 matrix product, as GPUs older than Ampere have none.",
-                        "cuBLAS 拒绝了 bf16 矩阵乘法，早于 Ampere 的 GPU 不支持它。",
-                    ),
+                    translated("cuBLAS refuses a bf16 matrix product, as GPUs older than Ampere have none."),
                     cure=_CURE,
                     certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                     confirm=_CAPABILITY,
@@ -72,14 +64,10 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         else:
             certainty = Certainty.LIKELY
         cause = (
-            Text(
-                "This PyTorch was built without CUDA, so it has no bf16 or TF32 on a GPU.",
-                "该 PyTorch 不含 CUDA，因此没有 GPU 上的 bf16 或 TF32。",
-            )
+            translated("This PyTorch was built without CUDA, so it has no bf16 or TF32 on a GPU.")
             if cpu_build and not old
-            else Text(
-                "bf16 or TF32 is requested, and the GPU is older than Ampere (compute capability below 8.0).",
-                "启用了 bf16 或 TF32，而 GPU 早于 Ampere（计算能力低于 8.0）。",
+            else translated(
+                "bf16 or TF32 is requested, and the GPU is older than Ampere (compute capability below 8.0)."
             )
         )
         built_for_cpu = cpu_build and not old
@@ -93,15 +81,11 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         )
 
 
-_CUDA_BUILD = Text(
+_CUDA_BUILD = translated(
     "Install a PyTorch with CUDA: pip install --force-reinstall torch --index-url "
-    "https://download.pytorch.org/whl/cu124 (a CUDA that the driver serves)",
-    "安装带 CUDA 的 PyTorch：pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu124（驱"
-    "动支持的 CUDA 版本）",
+    "https://download.pytorch.org/whl/cu124 (a CUDA that the driver serves)"
 )
-_CAPABILITY = Text(
-    "torch.cuda.get_device_capability() prints less than (8, 0)", "torch.cuda.get_device_capability() 小于 (8, 0)"
-)
+_CAPABILITY = translated("torch.cuda.get_device_capability() prints less than (8, 0)")
 
 
 def _bf16_of(run: Run) -> Field | None:

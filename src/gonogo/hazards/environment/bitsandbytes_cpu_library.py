@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._bitsandbytes import bitsandbytes_use
 from gonogo.hazards.environment._surroundings import fails_otherwise, first
 from gonogo.hazards.facts.installed import alone, span_of, together
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
 
 _FAILED = Pattern(
     r"libbitsandbytes\w*\.(?:so|dll)\S*:? .{0,40}(?:undefined symbol|cannot open shared object)"
@@ -24,22 +24,15 @@ _LOADED = Pattern(
 )
 _OF_BITSANDBYTES = Pattern(r"bitsandbytes|cget_col_row|cquantize|str2optimizer")
 _CURE = (
-    Text(
+    translated(
         "Install a bitsandbytes with a library for PyTorch's CUDA: pip install -U bitsandbytes; python -m bitsandbytes "
-        "tells which one it loads",
-        "安装带有 PyTorch 所用 CUDA 库的 bitsandbytes：pip install -U bitsandbytes；python -m bitsandbytes 会显示加载的"
-        "库",
+        "tells which one it loads"
     ),
-    Text(
+    translated(
         "Let it find libcudart: export LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH (conda: conda install "
-        "cudatoolkit); unset a BNB_CUDA_VERSION that names a version without a library",
-        "让它找到 libcudart：export LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH（conda：conda install cudatoolkit"
-        "）；若 BNB_CUDA_VERSION 指向没有对应库的版本则取消设置",
+        "cudatoolkit); unset a BNB_CUDA_VERSION that names a version without a library"
     ),
-    Text(
-        "Check that torch.cuda.is_available() is True: without a GPU there is only the CPU library",
-        "确认 torch.cuda.is_available() 为 True：没有 GPU 时只会加载 CPU 库",
-    ),
+    translated("Check that torch.cuda.is_available() is True: without a GPU there is only the CPU library"),
 )
 
 
@@ -57,21 +50,19 @@ class BitsandbytesCpuLibrary(Hazard):
         if known is None or minor in known[0]:
             return
         yield self.finding(
-            Text(
+            translated(
                 "bitsandbytes {version} brings libraries for CUDA {built}, and torch was built for {cuda}: only the "
-                "CPU library is left, which has no quantization and no 8-bit optimizer.",
-                "bitsandbytes {version} 带有 CUDA {built} 的库，而 torch 使用 {cuda}：只剩 CPU 库，没有量化与 8-bit 优"
-                "化器。",
+                "CPU library is left, which has no quantization and no 8-bit optimizer."
             ).format(version=version, built=", ".join(known[0]), cuda=minor),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if use is not None else Severity.WARNING,
             cure=_CURE[:1],
             spans=(
                 span_of(environment, "bitsandbytes"),
-                span_of(environment, "torch", Text("CUDA {cuda}", "使用 CUDA {cuda}").format(cuda=minor)),
+                span_of(environment, "torch", translated("CUDA {cuda}").format(cuda=minor)),
                 use.span() if use is not None else None,
             ),
-            confirm=Text("python -m bitsandbytes fails", "python -m bitsandbytes 失败"),
+            confirm=translated("python -m bitsandbytes fails"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -85,11 +76,8 @@ class BitsandbytesCpuLibrary(Hazard):
             certainty = Certainty.LIKELY
         yield self.log_finding(
             evidence,
-            Text(
-                "bitsandbytes runs with its CPU library: it found no CUDA library that fits this machine.",
-                "bitsandbytes 使用的是 CPU 库：没有找到适合本机的 CUDA 库。",
-            ),
+            translated("bitsandbytes runs with its CPU library: it found no CUDA library that fits this machine."),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text("python -m bitsandbytes fails", "python -m bitsandbytes 失败"),
+            confirm=translated("python -m bitsandbytes fails"),
         )

@@ -1,10 +1,10 @@
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Text
+from gonogo.hazards.rule import Text, translated
 
 
 class BitsandbytesNoBinaryForCuda(LoggedHazard):
     def format_cause(self, match: Match | None) -> Text:
         """The cause, with the CUDA version that the library's name tells."""
         digits = str(match.groupdict().get("cuda") or "") if match is not None else ""
-        return self.cause.format(cuda=f"{digits[:-1]}.{digits[-1]}" if digits else Text("this torch", "该 torch"))
+        return self.cause.format(cuda=f"{digits[:-1]}.{digits[-1]}" if digits else translated("this torch"))

@@ -1,7 +1,7 @@
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._bitsandbytes import bitsandbytes_use
-from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, translated
 from gonogo.hazards.version_rule import NotInstalled
 
 _NAME = Pattern(r"name 'bnb' is not defined")
@@ -16,14 +16,13 @@ class BitsandbytesNotInstalled(NotInstalled):
             if _NAME.search(error.message) and (last is None or is_library(last.path)):
                 yield self.log_finding(
                     error,
-                    Text(
+                    translated(
                         "peft uses bitsandbytes, and imported nothing under its name: the package is missing, or fails "
-                        "to load.",
-                        "peft 使用 bitsandbytes，但没有导入到任何内容：该包未安装，或无法加载。",
+                        "to load."
                     ),
-                    cure=Text("pip install bitsandbytes", "执行 pip install bitsandbytes"),
+                    cure=translated("pip install bitsandbytes"),
                     certainty=Certainty.LIKELY if last is not None else Certainty.POSSIBLE,
-                    confirm=Text('python -c "import bitsandbytes" fails', 'python -c "import bitsandbytes" 会失败'),
+                    confirm=translated('python -c "import bitsandbytes" fails'),
                 )
 
     def asked(self, run: Run) -> tuple[str, Field] | None:

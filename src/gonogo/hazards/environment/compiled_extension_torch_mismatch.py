@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, span_of, together
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, match_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
 
 _OTHERS = Pattern(
     r"(?:flash_attn\w*|rotary_emb|xentropy_cuda_lib|dropout_layer_norm|libbitsandbytes\w*|torchvision|torchaudio|xformers"
@@ -32,10 +32,7 @@ class CompiledExtensionTorchMismatch(LoggedHazard):
             if named is None or named.groups() == tuple(map(str, torch.release[:2])):
                 continue
             yield self.finding(
-                Text(
-                    "{package} was built for torch {built}, and {torch} is beside it.",
-                    "{package} 针对 torch {built} 构建，而一同安装的是 {torch}。",
-                ).format(
+                translated("{package} was built for torch {built}, and {torch} is beside it.").format(
                     package=describe_package(environment, name),
                     built=".".join(map(str, named.groups())),
                     torch=describe_package(environment, "torch"),

@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._gpu_refusals import refused
 from gonogo.hazards.environment._surroundings import first, outside_training, text_of
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _TOO_OLD = Pattern(
     r"(?i:NVIDIA driver (?:on your system |version )?is too old)|driver version is insufficient for CUDA runtime"
@@ -17,17 +17,13 @@ _LIKE_IT = Pattern(
 )
 _FOUND_VERSION = Pattern(r"found version (\d{4,5})")
 _CURE = (
-    Text(
+    translated(
         "Update the NVIDIA driver of the host (not of the container) to one that serves PyTorch's CUDA: 525 or newer "
-        "for 12.x, 580 or newer for 13.x; reboot",
-        "把宿主机（而非容器）的 NVIDIA 驱动升级到支持 PyTorch 所用 CUDA 的版本：12.x 需 525 及以上，13.x 需 580 及以上"
-        "；然后重启",
+        "for 12.x, 580 or newer for 13.x; reboot"
     ),
-    Text(
+    translated(
         "Or install a PyTorch of an older CUDA, at most the one nvidia-smi shows: pip install torch --index-url "
-        "https://download.pytorch.org/whl/cu118",
-        "或安装使用较旧 CUDA（不超过 nvidia-smi 所示）的 PyTorch：pip install torch --index-url "
-        "https://download.pytorch.org/whl/cu118",
+        "https://download.pytorch.org/whl/cu118"
     ),
 )
 
@@ -46,20 +42,16 @@ class CudaDriverTooOld(Hazard):
         bridged = "compat" in str(path.get(""))  # the forward compatibility package's libraries, for data centre cards
         sure = not path.unknown and not bridged
         yield self.finding(
-            Text(
-                "The driver is {driver}; torch was built for CUDA {cuda}, which needs {needs} or newer.",
-                "驱动为 {driver}；torch 使用 CUDA {cuda}，需要 {needs} 及以上的驱动。",
-            ).format(driver=driver, cuda=cuda, needs=oldest.driver),
+            translated("The driver is {driver}; torch was built for CUDA {cuda}, which needs {needs} or newer.").format(
+                driver=driver, cuda=cuda, needs=oldest.driver
+            ),
             certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if bridged else Certainty.LIKELY,
             cure=_CURE,
             spans=(span_of(environment, "torch"), environment.driver.span()),
             confirm=()
             if sure
             else (
-                Text(
-                    "No cuda-compat package stands in for the driver: torch.cuda.is_available() prints False",
-                    "没有 cuda-compat 包代替驱动：torch.cuda.is_available() 为 False",
-                ),
+                translated("No cuda-compat package stands in for the driver: torch.cuda.is_available() prints False"),
             ),
         )
 
@@ -70,29 +62,21 @@ class CudaDriverTooOld(Hazard):
             served = int(number.group(1)) if number else 0
             yield self.log_finding(
                 evidence,
-                Text(
-                    "The driver serves CUDA {cuda}, and this PyTorch was built with a newer one.",
-                    "驱动支持 CUDA {cuda}，而该 PyTorch 使用更新的 CUDA。",
-                ).format(cuda=f"{served // 1000}.{served % 1000 // 10}")
+                translated("The driver serves CUDA {cuda}, and this PyTorch was built with a newer one.").format(
+                    cuda=f"{served // 1000}.{served % 1000 // 10}"
+                )
                 if served
-                else Text(
-                    "The driver is older than the CUDA runtime that the program brings.",
-                    "驱动比程序自带的 CUDA 运行时旧。",
-                ),
+                else translated("The driver is older than the CUDA runtime that the program brings."),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
             )
         elif evidence := first(log, _LIKE_IT):
             yield self.log_finding(
                 evidence,
-                Text(
-                    "Driver and CUDA runtime do not fit: the runtime asks more than this driver gives.",
-                    "驱动与 CUDA 运行时不匹配：运行时的要求超出了该驱动。",
-                ),
+                translated("Driver and CUDA runtime do not fit: the runtime asks more than this driver gives."),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside_training(log) or refused(log) else Certainty.LIKELY,
-                confirm=Text(
-                    "nvidia-smi shows a lower CUDA than python -c 'import torch; print(torch.version.cuda)'",
-                    "nvidia-smi 显示的 CUDA 低于 python -c 'import torch; print(torch.version.cuda)'",
+                confirm=translated(
+                    "nvidia-smi shows a lower CUDA than python -c 'import torch; print(torch.version.cuda)'"
                 ),
             )

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.source_file import SourceFile
 from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
 from gonogo.hazards.environment._surroundings import cut_off, first, text_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Span, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Span, translated
 
 _DEEPSPEED = Pattern(
     r"CUDA_HOME does not exist|MissingCUDAException|Unable to run \S*nvcc\S*, unable to compile CUDA op"
@@ -19,17 +19,13 @@ _USED = Pattern(
     r"|torch_extensions|bitsandbytes"
 )
 _CURE = (
-    Text(
+    translated(
         "Install the CUDA toolkit of PyTorch's version (conda install -c nvidia cuda-toolkit=12.1, or NVIDIA's "
-        "packages), or use an image whose tag says devel",
-        "安装与 PyTorch 相同版本的 CUDA 工具包（conda install -c nvidia cuda-toolkit=12.1，或 NVIDIA 的安装包），或使用"
-        "标签含 devel 的镜像",
+        "packages), or use an image whose tag says devel"
     ),
-    Text(
+    translated(
         "Say where it is, on every node: export CUDA_HOME=/usr/local/cuda (conda: $CONDA_PREFIX) "
-        "PATH=$CUDA_HOME/bin:$PATH; nvcc --version must answer",
-        "在每个节点指明其位置：export CUDA_HOME=/usr/local/cuda（conda：$CONDA_PREFIX）PATH=$CUDA_HOME/bin:$PATH；nvcc "
-        "--version 应有输出",
+        "PATH=$CUDA_HOME/bin:$PATH; nvcc --version must answer"
     ),
 )
 
@@ -45,24 +41,19 @@ class CudaHomeMissing(Hazard):
         if any(word in source.data for source in _files(environment) for word in _BROUGHT):
             return
         yield self.finding(
-            Text(
+            translated(
                 "DeepSpeed compiles {name} for this config at the first start, which takes nvcc, and there is no CUDA "
-                "toolkit here.",
-                "该配置需要 {name}，DeepSpeed 首次启动时要用 nvcc 编译它，而这里没有 CUDA 工具包。",
+                "toolkit here."
             ).format(name=built.name),
             certainty=Certainty.LIKELY,
             cure=(
                 *_CURE,
-                Text(
-                    "Or use torch's Adam, which needs no compiler: \"torch_adam\": true in the optimizer's params",
-                    '或使用无需编译的 torch Adam：在 optimizer 的 params 中设 "torch_adam": true',
+                translated(
+                    "Or use torch's Adam, which needs no compiler: \"torch_adam\": true in the optimizer's params"
                 ),
             ),
             spans=(built.span, environment.toolkit.span(), _base_image(environment)),
-            confirm=Text(
-                "ds_report shows it as not installed: DeepSpeed was installed without DS_BUILD_OPS",
-                "ds_report 显示它未安装：安装 DeepSpeed 时没有预编译（DS_BUILD_OPS）",
-            ),
+            confirm=translated("ds_report shows it as not installed: DeepSpeed was installed without DS_BUILD_OPS"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -80,13 +71,12 @@ class CudaHomeMissing(Hazard):
             return
         yield self.log_finding(
             evidence,
-            Text(
-                "A CUDA extension is to be built, and there is no CUDA toolkit with nvcc where CUDA_HOME or PATH say.",
-                "需要编译 CUDA 扩展，但 CUDA_HOME 与 PATH 所指之处没有带 nvcc 的 CUDA 工具包。",
+            translated(
+                "A CUDA extension is to be built, and there is no CUDA toolkit with nvcc where CUDA_HOME or PATH say."
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text("nvcc --version does not answer", "nvcc --version 没有输出"),
+            confirm=translated("nvcc --version does not answer"),
         )
 
 
@@ -95,7 +85,7 @@ def _base_image(environment: Environment) -> Span | None:
     place = environment.place("torch")
     if place is None or "runtime" not in place.text:
         return None
-    return place.span(Text("an image without nvcc", "不含 nvcc 的镜像"))
+    return place.span(translated("an image without nvcc"))
 
 
 _BROUGHT = (b"cuda-nvcc", b"cuda-toolkit", b"cuda-compiler", b"cuda_12", b"DS_BUILD_")

@@ -8,7 +8,7 @@ from gonogo.hazards.environment._surroundings import (
     is_training,
     outside_training,
 )
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Text, translated
 
 _RAISED = Pattern(
     r"Unexpected error from cudaGetDeviceCount|CUDA unknown error|CUDA driver initialization failed|Error 80[23]\b"
@@ -21,22 +21,17 @@ _FP16 = Pattern(
 )
 """What transformers and accelerate say of fp16 where they see no accelerator."""
 _CURE = (
-    Text(
+    translated(
         "Check in the very environment of the run: nvidia-smi; python -c 'import torch; print(torch.__version__, "
-        "torch.cuda.is_available(), torch.cuda.device_count())'",
-        "在运行所用的环境中检查：nvidia-smi；python -c 'import torch; print(torch.__version__, "
-        "torch.cuda.is_available(), torch.cuda.device_count())'",
+        "torch.cuda.is_available(), torch.cuda.device_count())'"
     ),
-    Text(
+    translated(
         "Make the GPU visible: a correct CUDA_VISIBLE_DEVICES, docker run --gpus all, a job that asks for GPUs, a CUDA "
-        "build of PyTorch",
-        "让 GPU 可见：正确的 CUDA_VISIBLE_DEVICES、docker run --gpus all、作业申请了 GPU、CUDA 版的 PyTorch",
+        "build of PyTorch"
     ),
-    Text(
+    translated(
         "Mend the driver: reboot (or reload nvidia_uvm) after an update; start nvidia-fabricmanager of the driver's "
-        "version on NVSwitch machines (Error 802)",
-        "修复驱动：升级后重启（或重新加载 nvidia_uvm）；NVSwitch 机器（Error 802）启动与驱动同版本的 "
-        "nvidia-fabricmanager",
+        "version on NVSwitch machines (Error 802)"
     ),
 )
 
@@ -74,15 +69,11 @@ class CudaInitFailedMasquerade(Hazard):
             cure=_CURE,
             certainty=certainty,
             also=also,
-            confirm=Text(
-                "torch.cuda.is_available() prints False in the environment of the run",
-                "在运行环境中 torch.cuda.is_available() 为 False",
-            ),
+            confirm=translated("torch.cuda.is_available() prints False in the environment of the run"),
         )
 
 
-_MASQUERADE = Text(
-    "bf16 or TF32 is refused since CUDA did not start or no GPU is visible, not since the GPU is too old.",
-    "bf16 或 TF32 被拒绝是因为 CUDA 没有启动或看不到 GPU，而不是 GPU 太旧。",
+_MASQUERADE = translated(
+    "bf16 or TF32 is refused since CUDA did not start or no GPU is visible, not since the GPU is too old."
 )
-_FAILED = Text("CUDA did not start, or no GPU is visible to this process.", "CUDA 没有启动，或该进程看不到 GPU。")
+_FAILED = translated("CUDA did not start, or no GPU is visible to this process.")

@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._machine import capability_of
 from gonogo.hazards.environment._surroundings import fails_otherwise, first, outside_training
 from gonogo.hazards.facts.installed import describe_package, span_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _NO_IMAGE = Pattern(
     r"(?i:no kernel image (?:is )?available)|NoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU"
@@ -20,17 +20,13 @@ _UNSURE = Pattern(
     r"|hipErrorNoBinaryForGpu"
 )
 _CURE = (
-    Text(
+    translated(
         "Install a PyTorch whose builds have this GPU's architecture: RTX 50xx and B200 need 2.7 or newer from the "
-        "cu128 index; old GPUs (Pascal, Volta) need an older CUDA, such as cu118 or cu126",
-        "安装包含该 GPU 架构的 PyTorch：RTX 50 系与 B200 需要 cu128 源的 2.7 及以上；旧 GPU（Pascal、Volta）需要较旧的 "
-        "CUDA，如 cu118 或 cu126",
+        "cu128 index; old GPUs (Pascal, Volta) need an older CUDA, such as cu118 or cu126"
     ),
-    Text(
+    translated(
         "If an extension's frame is the last (flash-attn, bitsandbytes, apex, your own kernel): build it for "
-        "this GPU, TORCH_CUDA_ARCH_LIST set to its capability",
-        "若最后一帧属于某个扩展（flash-attn、bitsandbytes、apex 或自编译的 kernel）：把 TORCH_CUDA_ARCH_LIST 设为该 "
-        "GPU 的计算能力后重新编译",
+        "this GPU, TORCH_CUDA_ARCH_LIST set to its capability"
     ),
 )
 
@@ -48,10 +44,9 @@ class CudaNoKernelImage(Hazard):
                 continue
             sure = bool(environment.torch) or (torch is not None and torch.local is not None)
             yield self.finding(
-                Text(
+                translated(
                     "{gpu} has compute capability {capability}; {torch}, built for CUDA {cuda}, has kernels for "
-                    "{built} only.",
-                    "{gpu} 的计算能力为 {capability}；{torch}（CUDA {cuda} 版）只含 {built} 的 kernel。",
+                    "{built} only."
                 ).format(
                     gpu=gpu.name,
                     capability=".".join(map(str, capability)),
@@ -62,13 +57,7 @@ class CudaNoKernelImage(Hazard):
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=_CURE[:1],
                 spans=span_of(environment, "torch"),
-                confirm=()
-                if sure
-                else (
-                    Text(
-                        "torch.version.cuda is {cuda} where it runs", "运行环境中 torch.version.cuda 为 {cuda}"
-                    ).format(cuda=cuda),
-                ),
+                confirm=() if sure else (translated("torch.version.cuda is {cuda} where it runs").format(cuda=cuda),),
             )
             return
 
@@ -79,10 +68,9 @@ class CudaNoKernelImage(Hazard):
             warned = log.find(_WARNED)
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "The program has no kernels for this GPU: PyTorch, or the extension whose frame is the last, was "
-                    "built for other architectures.",
-                    "程序没有适用于该 GPU 的 kernel：PyTorch 或最后一帧所属的扩展是为其他架构编译的。",
+                    "built for other architectures."
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside else _certainty(log, evidence),
@@ -92,26 +80,17 @@ class CudaNoKernelImage(Hazard):
             otherwise = fails_otherwise(log, _CUDA_ERROR)
             yield self.log_finding(
                 evidence,
-                Text(
-                    "PyTorch warns that its build has no kernels for this GPU.",
-                    "PyTorch 警告其安装包没有适用于该 GPU 的 kernel。",
-                ),
+                translated("PyTorch warns that its build has no kernels for this GPU."),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside or otherwise else Certainty.LIKELY,
             )
         elif evidence := first(log, _UNSURE):
             yield self.log_finding(
                 evidence,
-                Text(
-                    "A kernel was built for another architecture, or its binary is damaged.",
-                    "kernel 是为其他架构编译的，或其二进制已损坏。",
-                ),
+                translated("A kernel was built for another architecture, or its binary is damaged."),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=Text(
-                    "torch.cuda.get_arch_list() does not name the GPU's architecture",
-                    "torch.cuda.get_arch_list() 不含该 GPU 的架构",
-                ),
+                confirm=translated("torch.cuda.get_arch_list() does not name the GPU's architecture"),
             )
 
 

@@ -3,7 +3,7 @@ from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator, v
 from gonogo.hazards.environment._op_build import COMPILE_ERROR, mismatch
 from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _OTHERS = Pattern(
     r"(?:CUDA|PyTorch) version mismatch! DeepSpeed ops were compiled"
@@ -15,15 +15,12 @@ _TWO = Pattern(
     r"|detected CUDA version \((\d[\d.]*\d)\) mismatches .*PyTorch ?\((\d[\d.]*\d)\)"
 )
 _CURE = (
-    Text(
+    translated(
         "Make them one major version: install a PyTorch built with the toolkit's CUDA (pip install torch --index-url "
-        "https://download.pytorch.org/whl/cu121), or the toolkit of torch.version.cuda, and let CUDA_HOME name it",
-        "使两者大版本一致：安装按该工具包 CUDA 编译的 PyTorch（pip install torch --index-url "
-        "https://download.pytorch.org/whl/cu121），或安装 torch.version.cuda 对应的工具包并让 CUDA_HOME 指向它",
+        "https://download.pytorch.org/whl/cu121), or the toolkit of torch.version.cuda, and let CUDA_HOME name it"
     ),
-    Text(
-        "To try it as it is: export DS_SKIP_CUDA_CHECK=1 (neighbouring versions mostly work, 11 with 12 may crash)",
-        "想直接尝试：export DS_SKIP_CUDA_CHECK=1（相近版本大多可用，11 与 12 混用可能崩溃）",
+    translated(
+        "To try it as it is: export DS_SKIP_CUDA_CHECK=1 (neighbouring versions mostly work, 11 with 12 may crash)"
     ),
 )
 
@@ -42,18 +39,16 @@ class CudaTorchVersionMismatch(Hazard):
         if checked is False:
             return
         yield self.finding(
-            Text(
+            translated(
                 "nvcc is of CUDA {toolkit} and torch was built for {cuda}: DeepSpeed refuses to compile {name} with "
-                "another major version.",
-                "nvcc 属于 CUDA {toolkit}，而 torch 使用 {cuda}：DeepSpeed 拒绝用不同的大版本编译 {name}。",
+                "another major version."
             ).format(toolkit=toolkit, cuda=cuda, name=built.name),
             certainty=Certainty.LIKELY if checked else Certainty.POSSIBLE,
             cure=_CURE,
             spans=(built.span, span_of(environment, "torch"), environment.toolkit.span()),
-            confirm=Text(
-                "ds_report shows {name} as not installed, so that it is compiled at the start",
-                "ds_report 显示 {name} 未安装，因此启动时要编译",
-            ).format(name=built.name),
+            confirm=translated("ds_report shows {name} as not installed, so that it is compiled at the start").format(
+                name=built.name
+            ),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -67,20 +62,17 @@ class CudaTorchVersionMismatch(Hazard):
         compiled = first(log, COMPILE_ERROR) is not None
         yield self.log_finding(
             evidence,
-            Text(
-                "The CUDA toolkit is {toolkit}, and PyTorch was built with {torch}: DeepSpeed refuses to compile.",
-                "CUDA 工具包为 {toolkit}，而 PyTorch 使用 {torch}：DeepSpeed 拒绝编译。",
+            translated(
+                "The CUDA toolkit is {toolkit}, and PyTorch was built with {torch}: DeepSpeed refuses to compile."
             ).format(toolkit=two[0], torch=two[1])
             if len(two) == 2
-            else Text(
-                "Extensions were built, or are to be built, with another CUDA or PyTorch than the one that runs.",
-                "扩展所用的（或将要使用的）CUDA 或 PyTorch 与运行时的不同。",
+            else translated(
+                "Extensions were built, or are to be built, with another CUDA or PyTorch than the one that runs."
             ),
             cure=_CURE,
             certainty=Certainty.POSSIBLE if compiled else Certainty.CERTAIN,
-            confirm=Text(
-                "nvcc --version and torch.version.cuda differ in their major version, and no compiler's error follows",
-                "nvcc --version 与 torch.version.cuda 大版本不同，且之后没有编译器报错",
+            confirm=translated(
+                "nvcc --version and torch.version.cuda differ in their major version, and no compiler's error follows"
             ),
         )
 
@@ -89,16 +81,14 @@ class CudaTorchVersionMismatch(Hazard):
         if (evidence := first(log, _TOO_OLD)) and (found := _TOO_OLD.search(text_of(evidence))):
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "The nvcc that was found is older than CUDA {floor}, which flash-attn needs; the CUDA that torch "
                     "brings "
-                    "has no nvcc.",
-                    "找到的 nvcc 低于 flash-attn 所需的 CUDA {floor}；torch 自带的 CUDA 不含 nvcc。",
+                    "has no nvcc."
                 ).format(floor=str(found.group(1))),
                 cure=_CURE[:1],
                 certainty=Certainty.LIKELY,
-                confirm=Text(
-                    "nvcc -V is older than torch.version.cuda (which nvcc: /usr/bin is the distribution's)",
-                    "nvcc -V 低于 torch.version.cuda（which nvcc：/usr/bin 是发行版自带的）",
+                confirm=translated(
+                    "nvcc -V is older than torch.version.cuda (which nvcc: /usr/bin is the distribution's)"
                 ),
             )

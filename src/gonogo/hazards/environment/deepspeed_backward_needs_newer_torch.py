@@ -8,24 +8,16 @@ from gonogo.hazards.facts.installed import (
 )
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Environment, Findings, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
 
 _FAULTS = (
     (
         ">=0.18.3,<0.18.7",
         ">=2.3,<2.5",
         ("deepspeed", ">=0.18.7"),
-        Text(
-            "it looks for a gradient's node with gradients off, which PyTorch up to 2.4 does not have then",
-            "它在关闭梯度时查找梯度的节点，而 2.4 及以前的 PyTorch 此时没有该节点",
-        ),
+        translated("it looks for a gradient's node with gradients off, which PyTorch up to 2.4 does not have then"),
     ),
-    (
-        ">=0.18.3",
-        "<2.3",
-        ("deepspeed", "<0.18.3"),
-        Text("it asserts internals that PyTorch has from 2.3 on", "它断言 PyTorch 2.3 起才有的内部接口存在"),
-    ),
+    (">=0.18.3", "<2.3", ("deepspeed", "<0.18.3"), translated("it asserts internals that PyTorch has from 2.3 on")),
 )
 
 
@@ -40,10 +32,7 @@ class DeepspeedBackwardNeedsNewerTorch(LoggedHazard):
                 continue
             sure = certainty_of_versions(environment, run, "deepspeed", "torch")
             yield self.finding(
-                Text(
-                    "{deepspeed} does not go through a backward of ZeRO-{stage} with {torch}: {why}.",
-                    "{deepspeed} 配 {torch} 时，ZeRO-{stage} 的反向传播会失败：{why}。",
-                ).format(
+                translated("{deepspeed} does not go through a backward of ZeRO-{stage} with {torch}: {why}.").format(
                     deepspeed=describe_package(environment, "deepspeed"),
                     torch=describe_package(environment, "torch"),
                     stage=stage,

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Pattern, Run, translated
 from gonogo.hazards.version_rule import NotInstalled
 
 
@@ -18,24 +18,18 @@ class DeepspeedNotInstalled(NotInstalled):
         if evidence is not None:
             yield self.log_finding(
                 evidence,
-                Text(
-                    "The Python that trains finds no deepspeed: it is not installed there, or in another environment.",
-                    "训练所用的 Python 找不到 deepspeed：没有安装，或装在另一个环境中。",
+                translated(
+                    "The Python that trains finds no deepspeed: it is not installed there, or in another environment."
                 ),
                 certainty=Certainty.LIKELY,
                 cure=(
-                    Text(
+                    translated(
                         "python -m pip install deepspeed, with the Python that the launcher starts (torchrun and "
-                        "accelerate are each of one environment: which accelerate)",
-                        "用启动器所用的 Python 执行 python -m pip install deepspeed（torchrun 与 accelerate 各属于"
-                        "某个环境：which accelerate）",
+                        "accelerate are each of one environment: which accelerate)"
                     ),
-                    Text("On every node, and in Ray's runtime env", "每个节点以及 Ray 的 runtime env 都要安装"),
+                    translated("On every node, and in Ray's runtime env"),
                 ),
-                confirm=Text(
-                    'python -c "import deepspeed" fails in the environment that trains',
-                    '训练环境中 python -c "import deepspeed" 失败',
-                ),
+                confirm=translated('python -c "import deepspeed" fails in the environment that trains'),
             )
 
 

@@ -2,20 +2,16 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.nodes import dotted
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _REFUSED = Pattern(r"self\.dim\(\) cannot be 0 to view \w+ as Byte")
 _FAULTY = "==0.19.8"
 _EMPTY_SHAPES = ("torch.ones", "torch.zeros", "torch.empty", "torch.rand", "torch.randn", "torch.full")
 _CURE = (
-    Text(
-        'Install a DeepSpeed without the bug: pip install "deepspeed==0.19.7"',
-        '安装没有该缺陷的 DeepSpeed：pip install "deepspeed==0.19.7"',
-    ),
-    Text(
+    translated('Install a DeepSpeed without the bug: pip install "deepspeed==0.19.7"'),
+    translated(
         "In your own model, give the parameter one dimension: nn.Parameter(torch.tensor([value])); in older "
-        "checkpoints it is still a scalar",
-        "自己的模型请给该参数一个维度：nn.Parameter(torch.tensor([value]))；注意旧 checkpoint 中它没有维度",
+        "checkpoints it is still a scalar"
     ),
 )
 
@@ -34,20 +30,13 @@ class DeepspeedScalarParameter(Hazard):
             ):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` has no dimensions: DeepSpeed 0.19.8 broadcasts each parameter as bytes, and torch can't "
-                    "view a tensor without dimensions so.",
-                    "`{code}` 没有维度：DeepSpeed 0.19.8 以字节形式广播每个参数，而 torch 不允许这样查看没有维度的张量"
-                    "。",
+                    "view a tensor without dimensions so."
                 ).format(code=ast.unparse(call.node)),
                 cure=_CURE,
-                spans=(
-                    call.place.span(),
-                    run.environment.field("deepspeed").span(Text("the faulty release", "有缺陷的版本")),
-                ),
-                fixes=self.fix(Text("Pin deepspeed 0.19.7", "固定为 deepspeed 0.19.7"), edit, safe=False)
-                if edit is not None
-                else None,
+                spans=(call.place.span(), run.environment.field("deepspeed").span(translated("the faulty release"))),
+                fixes=self.fix(translated("Pin deepspeed 0.19.7"), edit, safe=False) if edit is not None else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -67,18 +56,13 @@ class DeepspeedScalarParameter(Hazard):
     def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "A parameter without dimensions (a logit_scale, a temperature) is broadcast as bytes, which torch "
-                "refuses. Of DeepSpeed's releases, 0.19.8 does so.",
-                "没有维度的参数（logit_scale、温度等）以字节形式广播，而 torch 不允许。DeepSpeed 的各版本中，0.19.8 如"
-                "此。",
+                "refuses. Of DeepSpeed's releases, 0.19.8 does so."
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text(
-                "DeepSpeed's last frame is _broadcast_model or _zero_init_param",
-                "DeepSpeed 的最后一个调用帧是 _broadcast_model 或 _zero_init_param",
-            ),
+            confirm=translated("DeepSpeed's last frame is _broadcast_model or _zero_init_param"),
         )
 
 

@@ -4,7 +4,7 @@ from gonogo.evidence.environment.compatibility import known_bad
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.installed import fault_findings
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _KNOWN = Pattern(
     r"cannot import name '(?:log|_get_socket_with_port)' from 'torch\.distributed\.elastic"
@@ -29,15 +29,12 @@ _IMPORT = Pattern(r"^\s*(?:from (?:\.|deepspeed|torch)\S* import|import (?:deeps
 _OF_DEEPSPEED = Pattern(r"(?i)deep(?:er)?speed|elastic_agent|from elastic agent")
 _OWN_OPTIMIZER = Pattern(r"'(?:DeepSpeedCPUAdam|DeepSpeedZeroOptimizer\w*|FusedAdam|FP16_\w+|BF16_Optimizer)' object")
 _CURE = (
-    Text(
-        "Upgrade DeepSpeed: pip install -U deepspeed (0.14.2 or newer for torch 2.4, 0.9 or newer for torch 2.0)",
-        "升级 DeepSpeed：pip install -U deepspeed（torch 2.4 需 0.14.2 及以上，torch 2.0 需 0.9 及以上）",
+    translated(
+        "Upgrade DeepSpeed: pip install -U deepspeed (0.14.2 or newer for torch 2.4, 0.9 or newer for torch 2.0)"
     ),
-    Text(
+    translated(
         "Or keep the older pair: install the PyTorch that was current when this DeepSpeed came out (torch<2.4 for "
-        "deepspeed<0.14.2); numpy<2 where the name is numpy's",
-        "或保留旧组合：安装该 DeepSpeed 发布时的 PyTorch（deepspeed<0.14.2 配 torch<2.4）；若缺的是 numpy 的名字则 "
-        "numpy<2",
+        "deepspeed<0.14.2); numpy<2 where the name is numpy's"
     ),
 )
 
@@ -101,8 +98,7 @@ def _by_deepspeed(error: LoggedError) -> bool:
     return False
 
 
-_CONFIRM = (Text("The import's innermost frame is DeepSpeed's", "import 的最内层帧属于 DeepSpeed"),)
-_CAUSE = Text(
-    "DeepSpeed asks PyTorch for a name that the installed version does not have: the two are from different times.",
-    "DeepSpeed 使用了已安装的 PyTorch 中不存在的名字：两者版本不匹配。",
+_CONFIRM = (translated("The import's innermost frame is DeepSpeed's"),)
+_CAUSE = translated(
+    "DeepSpeed asks PyTorch for a name that the installed version does not have: the two are from different times."
 )

@@ -1,6 +1,6 @@
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, from_file, listed, span_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
 
 
 class DeepspeedWithoutDistutils(Hazard):
@@ -13,15 +13,11 @@ class DeepspeedWithoutDistutils(Hazard):
             return
         sure = from_file(environment, "deepspeed")
         yield self.finding(
-            Text(
+            translated(
                 "{deepspeed} imports distutils, which Python {python} does not have, and setuptools, which brings it, "
-                "is not installed.",
-                "{deepspeed} 要导入 distutils，Python {python} 中没有它，而带有它的 setuptools 没有安装。",
+                "is not installed."
             ).format(deepspeed=describe_package(environment, "deepspeed"), python=python),
             certainty=certainty_of_versions(environment, run, "deepspeed") if sure else Certainty.POSSIBLE,
-            cure=(
-                Text("pip install setuptools", "执行 pip install setuptools"),
-                Text("Or a newer DeepSpeed, or Python 3.11", "或使用更新的 DeepSpeed，或 Python 3.11"),
-            ),
+            cure=(translated("pip install setuptools"), translated("Or a newer DeepSpeed, or Python 3.11")),
             spans=(span_of(environment, "deepspeed"), environment.python.span()),
         )

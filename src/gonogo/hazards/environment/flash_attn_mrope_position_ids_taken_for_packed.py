@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Pattern, Run, translated
 
 _ILLEGAL = Pattern(r"(?:CUDA error: |^|: )an illegal memory access was encountered|^illegal memory")
 _MROPE_MODEL = Pattern(r"(?i)qwen[-_]?3[._]?[5-8]\b|qwen3_5|qwen3\.[5-8]-")
@@ -30,10 +30,9 @@ class FlashAttnMropePositionIdsTakenForPacked(LoggedHazard):
         if not any(_MROPE_MODEL.search(name) for name in (model.name, *model.architectures)):
             return
         yield self.finding(
-            Text(
+            translated(
                 "{transformers} takes the position_ids of {model} for a packed batch, and flash-attention reads out of "
-                "bounds.",
-                "{transformers} 把 {model} 的 position_ids 当作打包的 batch，flash-attention 会越界读取。",
+                "bounds."
             ).format(transformers=describe_package(environment, "transformers"), model=model.name),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],

@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.installed import span_of, together
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _LIBRARY = (
     r"(?:flash_attn\w*|flash_attention\w*|flashattn\w*|rotary_emb|dropout_layer_norm|xentropy_cuda_lib|fused_dense_lib)"
@@ -17,18 +17,12 @@ _NO_FLASH = Pattern(
     r"libbitsandbytes|libcusparse|libnccl|libcublas|torch_npu|libc10|libtorch_cuda\.so|libtorch_cpu|nvJitLink|_vllm_|mmcv"
 )
 _CURE = (
-    Text(
+    translated(
         "Reinstall flash-attn for the installed PyTorch: pip uninstall -y flash-attn && pip install flash-attn "
         "--no-build-isolation --no-cache-dir (compiles), or the release wheel whose name has this torch, CUDA, Python "
-        "and cxx11abi (python -c 'import torch; print(torch._C._GLIBCXX_USE_CXX11_ABI)')",
-        "按已安装的 PyTorch 重装 flash-attn：pip uninstall -y flash-attn && pip install flash-attn "
-        "--no-build-isolation --no-cache-dir（现场编译），或选择文件名中 torch、CUDA、Python 与 cxx11abi 都一致的官方 "
-        "wheel（python -c 'import torch; print(torch._C._GLIBCXX_USE_CXX11_ABI)'）",
+        "and cxx11abi (python -c 'import torch; print(torch._C._GLIBCXX_USE_CXX11_ABI)')"
     ),
-    Text(
-        'Or do without: pip uninstall flash-attn, attn_implementation="sdpa"',
-        '或不使用它：pip uninstall flash-attn，attn_implementation="sdpa"',
-    ),
+    translated('Or do without: pip uninstall flash-attn, attn_implementation="sdpa"'),
 )
 
 
@@ -43,14 +37,13 @@ class FlashAttnUndefinedSymbol(Hazard):
         if named is None or named.group(1) == minor:
             return
         yield self.finding(
-            Text(
-                "flash-attn's wheel {version} was built for torch {built}, and torch {torch} is beside it.",
-                "flash-attn 的 wheel {version} 针对 torch {built} 编译，而一同安装的是 torch {torch}。",
+            translated(
+                "flash-attn's wheel {version} was built for torch {built}, and torch {torch} is beside it."
             ).format(version=wheel, built=named.group(1), torch=torch),
             certainty=Certainty.LIKELY,
             cure=_CURE,
             spans=(span_of(environment, "flash-attn"), span_of(environment, "torch")),
-            confirm=Text("import flash_attn_2_cuda fails", "import flash_attn_2_cuda 失败"),
+            confirm=translated("import flash_attn_2_cuda fails"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -72,14 +65,11 @@ class FlashAttnUndefinedSymbol(Hazard):
             _CAUSE,
             cure=_CURE,
             certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.LIKELY,
-            confirm=Text("import flash_attn_2_cuda fails by itself", "单独 import flash_attn_2_cuda 也失败"),
+            confirm=translated("import flash_attn_2_cuda fails by itself"),
         )
 
 
-_CAUSE = Text(
-    "flash-attn's compiled library asks PyTorch for a symbol that the installed PyTorch does not have.",
-    "flash-attn 的编译库需要的符号在已安装的 PyTorch 中不存在。",
-)
+_CAUSE = translated("flash-attn's compiled library asks PyTorch for a symbol that the installed PyTorch does not have.")
 
 
 _FOR_TORCH = Pattern(r"torch(\d+\.\d+)")

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.training_script import several_a_node
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
 
 
 class GpusOfUnequalMemory(Hazard):
@@ -15,11 +15,9 @@ class GpusOfUnequalMemory(Hazard):
             return
         names = " + ".join(dict.fromkeys(gpu.name for gpu in environment.gpus))
         yield self.finding(
-            Text(
+            translated(
                 "{count} ranks on {names}: each gets the same share and the same micro-batch, so that the {small:.0f} "
-                "GiB of the smallest are the limit of all, and {rest:.0f} GiB are left unused.",
-                "{count} 个 rank 使用 {names}：份额与 micro-batch 相同，因此都以最小的 {small:.0f} GiB 为限，共有 "
-                "{rest:.0f} GiB 用不上。",
+                "GiB of the smallest are the limit of all, and {rest:.0f} GiB are left unused."
             ).format(
                 count=len(sizes),
                 names=names,
@@ -28,9 +26,6 @@ class GpusOfUnequalMemory(Hazard):
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=Text(
-                "Leave the smaller ones out (CUDA_VISIBLE_DEVICES), or size the batch for them",
-                "排除较小的卡（CUDA_VISIBLE_DEVICES），或按它们设置 batch",
-            ),
+            cure=translated("Leave the smaller ones out (CUDA_VISIBLE_DEVICES), or size the batch for them"),
             spans=launch.place.span(),
         )

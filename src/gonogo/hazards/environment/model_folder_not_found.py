@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 
 class ModelFolderNotFound(LoggedHazard):
@@ -9,9 +9,8 @@ class ModelFolderNotFound(LoggedHazard):
             given = call.argument(0)
             if given.string is not None and given.string.startswith("~/"):
                 yield self.finding(
-                    Text(
-                        "`{path}` is not resolved by Python: it is taken for the name of a repository, and refused.",
-                        "Python 不会展开 `{path}`：它会被当作仓库名而遭拒绝。",
+                    translated(
+                        "`{path}` is not resolved by Python: it is taken for the name of a repository, and refused."
                     ).format(path=given.string),
                     certainty=Certainty.LIKELY,
                     cure=self.cures[1],

@@ -1,6 +1,6 @@
 from msgspec.structs import replace
 
-from gonogo.hazards.rule import Certainty, Environment, Findings, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
 from gonogo.hazards.version_rule import UnfitVersions
 
 
@@ -20,18 +20,17 @@ class Numpy2WithOlderTorch(UnfitVersions):
         if any("<2" in each.specifier.replace(" ", "").split(",") for each in environment.packages.values()):
             return
         yield self.finding(
-            Text(
+            translated(
                 "torch {torch} was compiled for numpy 1 and names no upper limit, and the list leaves numpy open "
-                "({specifier}): pip takes numpy 2.",
-                "torch {torch} 针对 numpy 1 编译且没有上限，而清单没有限制 numpy（{specifier}）：pip 会安装 numpy 2。",
+                "({specifier}): pip takes numpy 2."
             ).format(torch=torch.version, specifier=f"numpy{numpy.specifier}"),
             certainty=Certainty.LIKELY,
-            cure=Text("Write numpy<2 in the list", "在清单中写明 numpy<2"),
+            cure=translated("Write numpy<2 in the list"),
             spans=(numpy.place.span(), torch.place.span()),
-            fixes=self.fix(Text("Limit numpy", "限制 numpy"), edit, safe=False)
+            fixes=self.fix(translated("Limit numpy"), edit, safe=False)
             if (edit := numpy.replacing("<2")) is not None
             else (),
-            confirm=Text("pip install says numpy-2", "pip install 显示 numpy-2"),
+            confirm=translated("pip install says numpy-2"),
         )
 
 

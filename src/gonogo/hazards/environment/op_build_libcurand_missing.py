@@ -3,7 +3,7 @@ from gonogo.hazards.environment._machine import cpu_adam_takes_cuda, operator
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _MISSING = Pattern(
     r"cannot find -l(?:curand|cudart)|(?:找不到|无法找到) ?-l(?:curand|cudart)|\bcurand(?:_kernel)?\.h: No such file"
@@ -14,23 +14,17 @@ _OTHER_CUDA_PART = Pattern(
     r"|fatal error: (?:cuda_runtime\w*|cublas\w*|cusparse|cusolver\w*|cuda_profiler_api|cuda_fp16|cuda|nvToolsExt)\.h"
 )
 _CURE = (
-    Text(
+    translated(
         "Install the toolkit's curand, with headers: conda install -c nvidia libcurand libcurand-dev, or apt install "
-        "libcurand-dev-12-1 (the version of nvcc)",
-        "安装 CUDA 工具包中的 curand 及头文件：conda install -c nvidia libcurand libcurand-dev，或 apt install "
-        "libcurand-dev-12-1（与 nvcc 版本一致）",
+        "libcurand-dev-12-1 (the version of nvcc)"
     ),
-    Text(
+    translated(
         "If it is installed, show it to the linker: export LIBRARY_PATH=$CUDA_HOME/lib64:$LIBRARY_PATH "
-        "LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH",
-        "已安装时让链接器能找到它：export LIBRARY_PATH=$CUDA_HOME/lib64:$LIBRARY_PATH "
-        "LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH",
+        "LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH"
     ),
-    Text(
+    translated(
         "With only PyTorch's own CUDA libraries: cd site-packages/torch/lib && ln -s "
-        "../../nvidia/curand/lib/libcurand.so.10 libcurand.so",
-        "只有 PyTorch 自带的 CUDA 库时：cd site-packages/torch/lib && ln -s ../../nvidia/curand/lib/libcurand.so.10 "
-        "libcurand.so",
+        "../../nvidia/curand/lib/libcurand.so.10 libcurand.so"
     ),
     CLEAR,
 )
@@ -46,10 +40,9 @@ class OpBuildLibcurandMissing(Hazard):
         if adam is None or links is False:
             return
         yield self.finding(
-            Text(
+            translated(
                 "conda brings nvcc (cuda-nvcc) without the libraries: DeepSpeed links cpu_adam, which the offloaded "
-                "optimizer needs, with libcurand.",
-                "conda 只安装了 nvcc（cuda-nvcc）而没有库：卸载的优化器需要 cpu_adam，它要与 libcurand 链接。",
+                "optimizer needs, with libcurand."
             ),
             certainty=Certainty.LIKELY if links else Certainty.POSSIBLE,
             cure=_CURE[:2],
@@ -62,19 +55,13 @@ class OpBuildLibcurandMissing(Hazard):
         if evidence := first(log, _MISSING):
             yield self.log_finding(
                 evidence,
-                Text(
-                    "The build of a DeepSpeed operator found no CUDA library to link with (curand or cudart).",
-                    "编译 DeepSpeed 算子时找不到要链接的 CUDA 库（curand 或 cudart）。",
-                ),
+                translated("The build of a DeepSpeed operator found no CUDA library to link with (curand or cudart)."),
                 cure=_CURE,
             )
         elif evidence := first(log, _OTHER_CUDA_PART):
             yield self.log_finding(
                 evidence,
-                Text(
-                    "The CUDA toolkit with which the operator is built is not complete.",
-                    "用来编译算子的 CUDA 工具包不完整。",
-                ),
+                translated("The CUDA toolkit with which the operator is built is not complete."),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
                 confirm=FIND_THE_ERROR,
@@ -82,17 +69,13 @@ class OpBuildLibcurandMissing(Hazard):
         elif evidence := unexplained_build(log):
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "The build of a DeepSpeed operator failed earlier; the log does not show why. A libcurand that the "
-                    "linker does not find is the most common reason.",
-                    "DeepSpeed 算子此前编译失败，日志没有给出原因。最常见的是链接器找不到 libcurand。",
+                    "linker does not find is the most common reason."
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(
-                    FIND_THE_ERROR,
-                    Text('It then says "cannot find -lcurand".', "此时会显示 “cannot find -lcurand”。"),
-                ),
+                confirm=(FIND_THE_ERROR, translated('It then says "cannot find -lcurand".')),
             )
 
 

@@ -5,7 +5,7 @@ from gonogo.hazards.environment._machine import capability_of, operator, variabl
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first, text_of
 from gonogo.hazards.facts.installed import span_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _REFUSED = Pattern(
     r"(?i)Unsupported gpu archi\w+|Unknown CUDA arch \(\d\S*\) or GPU not supported"
@@ -15,16 +15,13 @@ _ARCH = Pattern(r"'?(?:compute|sm)_([\w.]+)'?|CUDA arch \((\d\S*)\)")
 _NEW_GPU = Pattern(r"\b(?:RTX )?[45]0[6-9]0|\b(?:L40S?|L4|L20|H100|H800|H20|H200|B200)\b|compute_(?:89|90|100|120)")
 _OLD_TOOLKIT = Pattern(r"torch_extensions/py\d+_cu(?:10\d|11[0-7])\b|/cuda-1(?:0|1\.[0-7])\b|\+cu(?:10\d|11[0-7])\b")
 _CURE = (
-    Text(
+    translated(
         "Install a CUDA toolkit whose nvcc knows the GPU (8.9 and 9.0: 11.8 or newer, 10.0 and 12.0: 12.8 or newer) "
-        "and let CUDA_HOME and PATH name it, with a PyTorch of the same CUDA",
-        "安装 nvcc 认识该 GPU 的 CUDA 工具包（8.9、9.0：11.8 及以上；10.0、12.0：12.8 及以上），让 CUDA_HOME 与 PATH 指"
-        "向它，并使用相同 CUDA 的 PyTorch",
+        "and let CUDA_HOME and PATH name it, with a PyTorch of the same CUDA"
     ),
-    Text(
+    translated(
         'If the toolkit must stay: export TORCH_CUDA_ARCH_LIST="8.0;8.6+PTX" (the newest that nvcc --list-gpu-arch '
-        "names, with +PTX)",
-        '若不能更换工具包：export TORCH_CUDA_ARCH_LIST="8.0;8.6+PTX"（取 nvcc --list-gpu-arch 中最新的一项并加 +PTX）',
+        "names, with +PTX)"
     ),
     CLEAR,
 )
@@ -46,10 +43,9 @@ class OpBuildNvccArchUnsupported(Hazard):
             if known is None or first_toolkit is None or toolkit >= first_toolkit:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "DeepSpeed compiles {name} for {gpu} ({arch}), and nvcc {toolkit} does not know it: {first} is the "
-                    "first that does.",
-                    "DeepSpeed 要为 {gpu}（{arch}）编译 {name}，而 nvcc {toolkit} 不认识该架构：从 {first} 起才支持。",
+                    "first that does."
                 ).format(
                     name=fused.name,
                     gpu=gpu.name,
@@ -60,7 +56,7 @@ class OpBuildNvccArchUnsupported(Hazard):
                 certainty=Certainty.LIKELY,
                 cure=_CURE[:2],
                 spans=(fused.span, environment.toolkit.span(), span_of(environment, "torch")),
-                confirm=Text("nvcc --list-gpu-arch does not name it", "nvcc --list-gpu-arch 中没有该架构"),
+                confirm=translated("nvcc --list-gpu-arch does not name it"),
             )
             return
 
@@ -71,27 +67,22 @@ class OpBuildNvccArchUnsupported(Hazard):
             named = next((group for group in arch.groups() if group), "") if arch else ""
             yield self.log_finding(
                 evidence,
-                Text(
-                    "nvcc refuses to compile for {arch}: the CUDA toolkit is older than the GPU.",
-                    "nvcc 拒绝为 {arch} 编译：CUDA 工具包比 GPU 旧。",
-                ).format(arch=_name_of(named.strip("'."))),
+                translated("nvcc refuses to compile for {arch}: the CUDA toolkit is older than the GPU.").format(
+                    arch=_name_of(named.strip("'."))
+                ),
                 cure=_CURE,
             )
         elif evidence := unexplained_build(log):
             old = log.find(_NEW_GPU) is not None and log.find(_OLD_TOOLKIT) is not None
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "The build of a DeepSpeed operator failed earlier; the log does not show why. On a GPU newer than "
-                    "the CUDA toolkit nvcc refuses the architecture.",
-                    "DeepSpeed 算子此前编译失败，日志没有给出原因。若 GPU 比 CUDA 工具包新，nvcc 会拒绝该架构。",
+                    "the CUDA toolkit nvcc refuses the architecture."
                 ),
                 cure=_CURE,
                 certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
-                confirm=(
-                    FIND_THE_ERROR,
-                    Text('It then says "Unsupported gpu architecture".', "此时会显示 “Unsupported gpu architecture”。"),
-                ),
+                confirm=(FIND_THE_ERROR, translated('It then says "Unsupported gpu architecture".')),
             )
 
 

@@ -2,19 +2,18 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._machine import NOT_PREBUILT, operators
 from gonogo.hazards.environment._op_build import CLEAR, FIND_THE_ERROR, unexplained_build
 from gonogo.hazards.environment._surroundings import first
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, translated
 
 _MISSING = Pattern(
     r"(?:Python|pyconfig|patchlevel)\.h['\"’]?\s*[:：]\s*(?:No such file|没有那个文件|file not found)"
     r"|(?:fatal error|致命错误)\s*[:：]\s*['\"<‘]?(?:Python|pyconfig)\.h|Cannot open include file: 'Python\.h'"
 )
 _CURE = (
-    Text(
+    translated(
         "Install the headers of the Python that runs the program: apt install python3.10-dev (dnf install "
-        "python3-devel), with its version",
-        "安装运行程序所用 Python 的头文件：apt install python3.10-dev（或 dnf install python3-devel），版本要一致",
+        "python3-devel), with its version"
     ),
-    Text("Or use a conda or uv Python, which brings its headers", "或使用自带头文件的 conda / uv Python"),
+    translated("Or use a conda or uv Python, which brings its headers"),
     CLEAR,
 )
 
@@ -27,10 +26,9 @@ class OpBuildPythonHMissing(Hazard):
             return
         names = ", ".join(one.name for one in built)
         yield self.finding(
-            Text(
+            translated(
                 "DeepSpeed compiles {names} when the run starts, and this Python's headers (Python.h) are not "
-                "installed.",
-                "训练启动时 DeepSpeed 要编译 {names}，而该 Python 的头文件（Python.h）没有安装。",
+                "installed."
             ).format(names=names),
             certainty=Certainty.LIKELY,
             cure=_CURE[:2],
@@ -43,21 +41,17 @@ class OpBuildPythonHMissing(Hazard):
         if evidence := first(log, _MISSING):
             yield self.log_finding(
                 evidence,
-                Text(
-                    "The compiler finds no Python.h: the development files of this Python are not installed.",
-                    "编译器找不到 Python.h：没有安装该 Python 的开发文件。",
-                ),
+                translated("The compiler finds no Python.h: the development files of this Python are not installed."),
                 cure=_CURE,
             )
         elif evidence := unexplained_build(log):
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "The build of a DeepSpeed operator failed earlier; the log does not show why. With the system's "
-                    "Python, missing headers are a common reason.",
-                    "DeepSpeed 算子此前编译失败，日志没有给出原因。使用系统 Python 时，缺少头文件是常见原因。",
+                    "Python, missing headers are a common reason."
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
-                confirm=(FIND_THE_ERROR, Text('It then says "Python.h".', "此时会显示 “Python.h”。")),
+                confirm=(FIND_THE_ERROR, translated('It then says "Python.h".')),
             )

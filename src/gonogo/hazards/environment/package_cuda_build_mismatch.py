@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, span_of, together
 from gonogo.hazards.log_rule import Evidence, LoggedHazard, Sign, log_mentions
-from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
 
 _CUDA = Pattern(r"^cu(\d\d)\d+")
 _OF_OTHERS = Pattern(r"(?i)flash[-_ ]?att(?:n|ention)|libbitsandbytes|import bitsandbytes")
@@ -28,10 +28,7 @@ class PackageCudaBuildMismatch(LoggedHazard):
             if not together(environment, name, "torch"):
                 continue
             yield self.finding(
-                Text(
-                    "{package} is built for CUDA {built}, and {torch} for CUDA {cuda}.",
-                    "{package} 针对 CUDA {built} 构建，而 {torch} 针对 CUDA {cuda}。",
-                ).format(
+                translated("{package} is built for CUDA {built}, and {torch} for CUDA {cuda}.").format(
                     package=describe_package(environment, name),
                     built=named.group(1),
                     torch=describe_package(environment, "torch"),

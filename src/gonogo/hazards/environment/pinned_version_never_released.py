@@ -8,7 +8,7 @@ import msgspec
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.tables import TABLES
 from gonogo.hazards.facts.installed import from_file, span_of
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, Text, translated
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -42,19 +42,14 @@ class PinnedVersionNeverReleased(Hazard):
                 continue
             near, old = past_the_last
             yield self.finding(
-                Text(
-                    "There is no {name} {version} on PyPI; there is {near}.",
-                    "PyPI 上没有 {name} {version}；有 {near}。",
-                ).format(name=name, version=version, near=Text(" and ".join(near), "、".join(near))),
+                translated("There is no {name} {version} on PyPI; there is {near}.").format(
+                    name=name, version=version, near=Text(" and ".join(near), "、".join(near))
+                ),
                 certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                 severity=Severity.ERROR if old else Severity.WARNING,
-                cure=Text("Pin {near}, or another release that there is", "固定为 {near} 或其他已发布的版本").format(
-                    near=near[0]
-                ),
+                cure=translated("Pin {near}, or another release that there is").format(near=near[0]),
                 spans=span_of(environment, name),
-                confirm=Text("pip index versions {name} does not list it", "pip index versions {name} 中没有它").format(
-                    name=name
-                ),
+                confirm=translated("pip index versions {name} does not list it").format(name=name),
             )
 
 

@@ -9,7 +9,7 @@ from gonogo.hazards.environment._moved_names import moved, named_by_line, seems_
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.installed import certainty_of_versions, fault_findings, together
-from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text, translated
 from gonogo.hazards.version_rule import pair_finding, requirement_of
 
 _FAMILY = (
@@ -108,26 +108,17 @@ _WRAPPER = Pattern(
 """What a training framework calls of torch or DeepSpeed, with the keywords of the release that it was written for."""
 _GLOB = Pattern(r"Invalid pattern: '\*\*' can only be an entire path component")
 _CURE_OF_GLOB = (
-    Text(
-        "pip install -U datasets (2.15 or newer), or stay with it and take fsspec==2023.9.2",
-        "pip install -U datasets（2.15 或更新），或保留它并改用 fsspec==2023.9.2",
-    ),
-    Text(
-        "Where data_files of your own has such a pattern: data/**/*.json in place of data/**.json",
-        "若自己的 data_files 中有这样的模式：用 data/**/*.json 代替 data/**.json",
-    ),
+    translated("pip install -U datasets (2.15 or newer), or stay with it and take fsspec==2023.9.2"),
+    translated("Where data_files of your own has such a pattern: data/**/*.json in place of data/**.json"),
 )
 _CURE = (
-    Text(
+    translated(
         "Install versions of one time: pip install -U transformers peft accelerate trl, or the set that the training "
-        "framework pins (its requirements file)",
-        "安装同一时期的版本：pip install -U transformers peft accelerate trl，或训练框架固定的版本（其 requirements）",
+        "framework pins (its requirements file)"
     ),
-    Text(
+    translated(
         "If transformers must stay: take the older of the other, such as pip install 'peft<0.14' with "
-        "transformers<4.45; pip check lists conflicts",
-        "若 transformers 不能变动：降低另一方的版本，例如 transformers<4.45 配 pip install 'peft<0.14'；pip check 会列"
-        "出冲突",
+        "transformers<4.45; pip check lists conflicts"
     ),
 )
 
@@ -225,15 +216,14 @@ def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]]
     lacks, asks = (f"{name} {version}".strip() for name, version in (misfit[1:3], misfit[3:5]))
     name = misfit.names[0] if misfit.names else misfit.subject
     fits = _required_of(misfit.asks, misfit.asks_version, misfit.lacks)
-    other = misfit.asks or Text("your own code", "你自己的代码") if misfit.asks or misfit.by_user else None
+    other = misfit.asks or translated("your own code") if misfit.asks or misfit.by_user else None
     if other is None:
         return None
     if not misfit.asks and misfit.form in FORMS_OF_CALLS:
         return _of_your_call(misfit, lacks)
     return (
-        Text(
-            "{asks} asks for {what}, which {lacks} does not have: the two releases don't fit each other{fits}.",
-            "{asks} 需要 {what}，而 {lacks} 没有：两者版本不匹配{fits}。",
+        translated(
+            "{asks} asks for {what}, which {lacks} does not have: the two releases don't fit each other{fits}."
         ).format(
             asks=asks or other,
             what=Text(f"{name} of {misfit.subject}", f"{misfit.subject} 的 {name}")
@@ -245,11 +235,10 @@ def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]]
         (
             Text(f"pip install '{misfit.lacks}{fits}'", f"pip install '{misfit.lacks}{fits}'")
             if fits
-            else Text(
+            else translated(
                 "Install the release of {lacks} that {asks} was written for (its requirements name it); or, with "
                 "{there} kept, "
-                "a release of {asks} of the same time",
-                "安装 {asks} 编写时所用的 {lacks} 版本（见其 requirements）；若保留 {there}，则换用同一时期的 {asks}",
+                "a release of {asks} of the same time"
             ).format(lacks=misfit.lacks, asks=other, there=lacks),
         ),
     )
@@ -259,23 +248,20 @@ def _of_your_call(misfit: Misfit, lacks: str) -> tuple[Text, tuple[Text, ...]]:
     """Cause and cures where the user's own line calls what another release of a package takes."""
     listed = ", ".join(misfit.names)
     cures = [
-        Text(
+        translated(
             "Call it as {lacks} takes it (help({subject}), or its changelog), or install the release of {package} that "
-            "the line was written for",
-            "按 {lacks} 的签名调用（help({subject}) 或更新日志），或安装该行所针对的 {package} 版本",
+            "the line was written for"
         ).format(lacks=lacks, subject=misfit.subject, package=misfit.lacks)
     ]
     if config := config_of_trainer(misfit.subject):
         cures.insert(0, _INTO_THE_CONFIG.format(names=listed, config=config))
-    return Text(
-        "Your line calls {subject} with {names}, which {lacks} does not take.",
-        "你的代码以 {names} 调用 {subject}，而 {lacks} 不接受。",
-    ).format(subject=misfit.subject, names=listed, lacks=lacks), tuple(cures)
+    return translated("Your line calls {subject} with {names}, which {lacks} does not take.").format(
+        subject=misfit.subject, names=listed, lacks=lacks
+    ), tuple(cures)
 
 
-_INTO_THE_CONFIG = Text(
-    "If {names} is a setting of the training, give it to the trainer's arguments: {config}({names}=…)",
-    "若 {names} 是训练设置，请放入训练器的参数：{config}({names}=…)",
+_INTO_THE_CONFIG = translated(
+    "If {names} is a setting of the training, give it to the trainer's arguments: {config}({names}=…)"
 )
 
 
@@ -292,8 +278,8 @@ _AT_IMPORT = ("tokenizers", "huggingface-hub", "safetensors")
 """What transformers looks at when it is imported: it then raises."""
 _LEFT_OUT = {"transformers": ("accelerate", "deepspeed", "torch"), "trl": ("deepspeed", "peft")}
 """What transformers' integrations look at on their own, and what only an extra requires."""
-_IMPORT_FAILS = Text("importing it raises an ImportError", "导入时会抛出 ImportError")
-_REFUSED = Text("pip refuses the pair, or one fails in the other", "pip 会拒绝该组合，或一方在调用另一方时失败")
+_IMPORT_FAILS = translated("importing it raises an ImportError")
+_REFUSED = translated("pip refuses the pair, or one fails in the other")
 _TYPES = ("ImportError", "ModuleNotFoundError", "AttributeError", "TypeError", "ValueError", "RuntimeError")
 
 
@@ -369,13 +355,5 @@ def _crosses(error: LoggedError) -> bool:
 
 
 _PACKAGE = Pattern(r"(?:site|dist)-packages/(\w+)/")
-_CAUSE = Text(
-    "One package of the training stack expects another version of a package beside it.",
-    "训练所用的某个包需要另一个包的其他版本。",
-)
-_CONFIRM = (
-    Text(
-        "pip list shows packages of different times; pip check names a conflict",
-        "pip list 显示各包不是同一时期的版本；pip check 指出冲突",
-    ),
-)
+_CAUSE = translated("One package of the training stack expects another version of a package beside it.")
+_CONFIRM = (translated("pip list shows packages of different times; pip check names a conflict"),)

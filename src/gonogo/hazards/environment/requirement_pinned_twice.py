@@ -1,7 +1,7 @@
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.patterns import compiled_when_used
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.hazards.rule import Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Environment, Findings, Hazard, Run, translated
 
 
 class RequirementPinnedTwice(Hazard):
@@ -25,13 +25,10 @@ class RequirementPinnedTwice(Hazard):
             if len(versions) < 2:
                 continue
             yield self.finding(
-                Text(
-                    "{name} is pinned to {versions} in one file: pip refuses to install it.",
-                    "{name} 在同一文件中被固定为 {versions}：pip 会拒绝安装。",
-                ).format(name=name, versions=", ".join(versions)),
-                cure=Text("Keep one of the lines, such as {name}=={last}", "只保留一行，例如 {name}=={last}").format(
-                    name=name, last=versions[-1]
+                translated("{name} is pinned to {versions} in one file: pip refuses to install it.").format(
+                    name=name, versions=", ".join(versions)
                 ),
+                cure=translated("Keep one of the lines, such as {name}=={last}").format(name=name, last=versions[-1]),
                 spans=tuple(place.span() for _, place in reversed(found)),
             )
 

@@ -1,6 +1,17 @@
 from gonogo.evidence.log.exit_summary import exits
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
-from gonogo.hazards.rule import Certainty, Environment, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    Findings,
+    Fix,
+    Hazard,
+    Launch,
+    Pattern,
+    Run,
+    Severity,
+    translated,
+)
 
 _STUB = Pattern(
     r"You should always run with libnvidia-ml\.so|is a stub library|Linked to libnvidia-ml library at wrong path"
@@ -28,19 +39,17 @@ class SegfaultCudaStubLibrary(Hazard):
             before = len(place.text[:first].encode())
             width = len(place.text[first:last].encode())
             word = place.source.place(place.start + before, place.start + before + width)
-            fixes = (self.fix(Text("take the folder out", "去掉该目录"), word.edit(""), safe=False),)
+            fixes = (self.fix(translated("take the folder out"), word.edit(""), safe=False),)
         yield self.finding(
-            Text(
+            translated(
                 "LD_LIBRARY_PATH holds {entry}: the stubs there are for the linker, and crash a program that loads "
-                "them in place of the driver's libraries.",
-                "LD_LIBRARY_PATH 中有 {entry}：其中的 stub 只供链接器使用，程序若加载它们代替驱动的库就会崩溃。",
+                "them in place of the driver's libraries."
             ).format(entry=entry.group(1)),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=Text(
-                "Take {entry} out of LD_LIBRARY_PATH (for the linker it belongs in LIBRARY_PATH)",
-                "从 LD_LIBRARY_PATH 去掉 {entry}（链接器需要时应放在 LIBRARY_PATH）",
-            ).format(entry=entry.group(1)),
+            cure=translated("Take {entry} out of LD_LIBRARY_PATH (for the linker it belongs in LIBRARY_PATH)").format(
+                entry=entry.group(1)
+            ),
             spans=place.span(),
             fixes=fixes,
         )
@@ -54,17 +63,15 @@ class SegfaultCudaStubLibrary(Hazard):
         if entry is None:
             return
         yield self.finding(
-            Text(
+            translated(
                 "The machine's LD_LIBRARY_PATH holds {entry}: the stubs there are for the linker, and crash a program "
-                "that loads them in place of the driver's libraries.",
-                "机器的 LD_LIBRARY_PATH 中有 {entry}：其中的 stub 只供链接器使用，程序加载它们就会崩溃。",
+                "that loads them in place of the driver's libraries."
             ).format(entry=entry),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=Text(
+            cure=translated(
                 "Take {entry} out of LD_LIBRARY_PATH, in ~/.bashrc and the Dockerfile (for the linker it belongs in "
-                "LIBRARY_PATH)",
-                "在 ~/.bashrc 与 Dockerfile 中从 LD_LIBRARY_PATH 去掉 {entry}（链接器需要时应放在 LIBRARY_PATH）",
+                "LIBRARY_PATH)"
             ).format(entry=entry),
             spans=(run.launch.place.span() if run.launch is not None else None),
         )
@@ -76,28 +83,22 @@ class SegfaultCudaStubLibrary(Hazard):
             return
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "The process uses a stub of libnvidia-ml or libcuda, made for linking only, and crashes when NCCL "
-                "calls it.",
-                "进程使用了仅供链接的 libnvidia-ml 或 libcuda 桩库，NCCL 调用它时崩溃。",
+                "calls it."
             )
             if certainty is not Certainty.POSSIBLE
-            else Text(
+            else translated(
                 "A process crashed (segmentation fault) where the backend starts. A stub of the driver's library in "
-                "LD_LIBRARY_PATH does that; so do mismatched NCCL, CUDA or glibc.",
-                "进程在通信后端启动处崩溃（段错误）。LD_LIBRARY_PATH 中的驱动桩库会导致这种情况；NCCL、CUDA 或 glibc 不"
-                "匹配也会。",
+                "LD_LIBRARY_PATH does that; so do mismatched NCCL, CUDA or glibc."
             ),
-            cure=Text(
+            cure=translated(
                 "Take .../lib64/stubs out of LD_LIBRARY_PATH (echo $LD_LIBRARY_PATH), also in ~/.bashrc, the "
-                "Dockerfile and .deepspeed_env",
-                "从 LD_LIBRARY_PATH 去掉 .../lib64/stubs（echo $LD_LIBRARY_PATH），包括 ~/.bashrc、Dockerfile 与 "
-                ".deepspeed_env",
+                "Dockerfile and .deepspeed_env"
             ),
             certainty=certainty,
-            confirm=Text(
-                "echo $LD_LIBRARY_PATH names a folder stubs; ldd or LD_DEBUG=libs shows libnvidia-ml.so from there",
-                "echo $LD_LIBRARY_PATH 中有 stubs 目录；ldd 或 LD_DEBUG=libs 显示 libnvidia-ml.so 来自那里",
+            confirm=translated(
+                "echo $LD_LIBRARY_PATH names a folder stubs; ldd or LD_DEBUG=libs shows libnvidia-ml.so from there"
             ),
         )
 

@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of
 from gonogo.hazards.facts.on_npu import ON_NPU
 from gonogo.hazards.log_rule import log_mentions
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, translated
 
 ON_WINDOWS = Pattern(
     r"\b[A-Za-z]:\\[\w .\\-]|[\\/]python\.exe|\\torch\\|popen_spawn_win32|WinError|not supported in Windows"
@@ -25,14 +25,12 @@ class TorchCpuBuildOnGpus(Hazard):
             return
         cuda = cuda_of_torch_on_pypi(version.public) or "12.4"
         yield self.finding(
-            Text(
-                "{torch} was built without CUDA, and the run is to use GPUs.", "{torch} 不含 CUDA，而该训练要使用 GPU。"
-            ).format(torch=describe_package(environment, "torch")),
-            cure=Text(
+            translated("{torch} was built without CUDA, and the run is to use GPUs.").format(
+                torch=describe_package(environment, "torch")
+            ),
+            cure=translated(
                 "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda} (a CUDA that the "
-                "driver serves)",
-                "执行 pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda}（驱动支持的 "
-                "CUDA）",
+                "driver serves)"
             ).format(version=version.public, cuda=cuda.replace(".", "")),
             spans=(span_of(environment, "torch"), asked.span()),
         )
@@ -52,28 +50,19 @@ class TorchCpuBuildOnGpus(Hazard):
                 certainty = Certainty.POSSIBLE
             yield self.log_finding(
                 error,
-                Text(
-                    "The PyTorch that this process imported was built without CUDA, whatever GPUs there are.",
-                    "该进程导入的 PyTorch 不含 CUDA，与机器上有没有 GPU 无关。",
-                ),
+                translated("The PyTorch that this process imported was built without CUDA, whatever GPUs there are."),
                 certainty=Certainty.POSSIBLE if outside_training(log) else certainty,
                 cure=(
-                    Text(
+                    translated(
                         "Install the build for the driver's CUDA: pip install --force-reinstall torch --index-url "
-                        "https://download.pytorch.org/whl/cu124",
-                        "安装与驱动的 CUDA 对应的构建：pip install --force-reinstall torch --index-url "
-                        "https://download.pytorch.org/whl/cu124",
+                        "https://download.pytorch.org/whl/cu124"
                     ),
-                    Text(
+                    translated(
                         "If the right one is installed elsewhere, start with that Python: its torch.__version__ does "
-                        "not end in +cpu",
-                        "若正确的版本装在别处，请用那个 Python 启动：其 torch.__version__ 不以 +cpu 结尾",
+                        "not end in +cpu"
                     ),
                 ),
-                confirm=Text(
-                    'python -c "import torch; print(torch.__version__)" ends in +cpu',
-                    'python -c "import torch; print(torch.__version__)" 以 +cpu 结尾',
-                ),
+                confirm=translated('python -c "import torch; print(torch.__version__)" ends in +cpu'),
             )
             return
 

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.environment._machine import operators
 from gonogo.hazards.facts.installed import alone
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Severity, translated
 
 _WAITS = Pattern(
     r"wait \((?:torch/utils/)?file_baton\.py|file_baton\.py\"?, line \d+|file_baton\.py:\d+|Waited on lock file \""
@@ -14,17 +14,13 @@ _GOES_ON = Pattern(
     r"|\{'loss':|\s\d+%\||return code|exitcode|Killed|Signal \d|signal:|Watchdog|out of memory|Bus error|Segmentation"
 )
 _CURE = (
-    Text(
+    translated(
         "Stop the run and every process of it, then delete the lock, or the whole cache: rm -rf "
-        "~/.cache/torch_extensions (or the folder that TORCH_EXTENSIONS_DIR names)",
-        "停止该训练的所有进程，然后删除锁或整个缓存：rm -rf ~/.cache/torch_extensions（或 TORCH_EXTENSIONS_DIR 所指目录"
-        "）",
+        "~/.cache/torch_extensions (or the folder that TORCH_EXTENSIONS_DIR names)"
     ),
-    Text(
+    translated(
         "Keep it from coming back: one TORCH_EXTENSIONS_DIR a job, on a local disk, or DeepSpeed's operators built at "
-        "installation (DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install deepspeed)",
-        "避免再次发生：每个作业使用本地磁盘上各自的 TORCH_EXTENSIONS_DIR，或在安装时编译 DeepSpeed 算子（"
-        "DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install deepspeed）",
+        "installation (DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install deepspeed)"
     ),
 )
 
@@ -39,16 +35,15 @@ class TorchExtensionBuildLock(Hazard):
         if not built and not alone(run):
             return
         yield self.finding(
-            Text(
+            translated(
                 "{lock} is a lock of an extension's build that is older than an hour: a run that loads the same "
-                "operator waits for it, forever and silently.",
-                "{lock} 是一小时以前的扩展编译锁：加载同一算子的训练会一直静默等待它。",
+                "operator waits for it, forever and silently."
             ).format(lock=lock),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if built else Severity.WARNING,
             cure=_CURE,
             spans=tuple(one.span for one in built),
-            confirm=Text("No process is compiling", "没有进程正在编译"),
+            confirm=translated("No process is compiling"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -65,9 +60,8 @@ class TorchExtensionBuildLock(Hazard):
                 _CAUSE,
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
-                confirm=Text(
-                    "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file lock is in the folder",
-                    "py-spy dump --pid PID 显示停在 torch/utils/file_baton.py 的 wait；该目录下有 lock 文件",
+                confirm=translated(
+                    "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file lock is in the folder"
                 ),
             )
 
@@ -77,7 +71,6 @@ def _last_build(log: FailureLog) -> LineMatch | None:
     return next(reversed(list(log.find_all(_BUILDS))), None)
 
 
-_CAUSE = Text(
-    "The process waits for the lock of an extension's build, which nobody holds any more: a build was killed.",
-    "进程在等待扩展编译的锁，而持有者早已不在：此前的编译被中断。",
+_CAUSE = translated(
+    "The process waits for the lock of an extension's build, which nobody holds any more: a build was killed."
 )

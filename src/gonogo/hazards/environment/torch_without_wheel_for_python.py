@@ -1,7 +1,7 @@
 from gonogo.evidence.environment.compatibility import first_torch_for, torch_release
 from gonogo.evidence.environment.version_range import parse_version
 from gonogo.hazards.facts.installed import from_file, span_of, version_fix
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, translated
 
 
 class TorchWithoutWheelForPython(Hazard):
@@ -21,23 +21,20 @@ class TorchWithoutWheelForPython(Hazard):
             return
         newer = first_torch_for(wanted, version) if wanted > last.release[:2] else None
         yield self.finding(
-            Text(
+            translated(
                 "torch {torch} has wheels for Python {first} to {last}, and Python {python} is requested: pip finds no "
-                "matching distribution.",
-                "torch {torch} 的 wheel 适用于 Python {first} 至 {last}，而这里要求 Python {python}：pip 找不到。",
+                "matching distribution."
             ).format(torch=version, first=first, last=last, python=".".join(map(str, wanted))),
             certainty=Certainty.LIKELY,
             cure=(
-                Text("Use Python {last}", "使用 Python {last}").format(last=last),
-                Text("Or torch {newer} or newer, which has wheels for {python}", "或使用 torch {newer} 及以上").format(
+                translated("Use Python {last}").format(last=last),
+                translated("Or torch {newer} or newer, which has wheels for {python}").format(
                     newer=newer, python=".".join(map(str, wanted))
                 )
                 if newer
-                else Text("Or a PyTorch that has wheels for {python}", "或使用支持 {python} 的 PyTorch").format(
-                    python=".".join(map(str, wanted))
-                ),
+                else translated("Or a PyTorch that has wheels for {python}").format(python=".".join(map(str, wanted))),
             ),
             spans=(span_of(environment, "torch"), environment.python.span()),
             fixes=version_fix(environment, "torch", f">={newer}") if newer else (),
-            confirm=Text("torch comes from PyPI or PyTorch's index", "torch 来自 PyPI 或 PyTorch 官方源"),
+            confirm=translated("torch comes from PyPI or PyTorch's index"),
         )

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.environment._surroundings import first, text_of
-from gonogo.hazards.rule import Certainty, Findings, Pattern, Text
+from gonogo.hazards.rule import Certainty, Findings, Pattern, Text, translated
 from gonogo.hazards.version_rule import BuiltForOtherTorch
 
 _OPERATOR = Pattern(r"operator (torchvision|torchaudio)::\w+ does not exist")
@@ -19,10 +19,9 @@ class TorchvisionOfOtherTorch(BuiltForOtherTorch):
         there = ", ".join(f"{name} {versions[name]}" for name in ("torch", package) if name in versions)
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "{package} registers no operators with the installed torch: it was compiled for another release or "
-                "build (CUDA, ROCm, CPU) of it{there}.",
-                "{package} 没有向已安装的 torch 注册算子：它是针对另一版本或另一构建（CUDA、ROCm、CPU）编译的{there}。",
+                "build (CUDA, ROCm, CPU) of it{there}."
             ).format(package=package, there=Text(f" ({there})", f"（{there}）") if there else ""),
             cure=Text(
                 f"Install torch and {package} together, from one index of PyTorch (the same +cu… or +rocm…); or "

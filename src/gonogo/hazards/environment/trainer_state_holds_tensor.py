@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Pattern, Run, translated
 from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 
 
@@ -24,15 +24,11 @@ class TrainerStateHoldsTensor(UnfitVersions):
 
 
 _SAID = Pattern(r"Object of type Tensor is not JSON serializable")
-_LOGGED = Text(
+_LOGGED = translated(
     "What the Trainer has logged holds a tensor, and its state is written as JSON: transformers 4.38 logs DeepSpeed's "
-    "gradient norm so.",
-    "Trainer 记录的内容中有张量，而其状态要写成 JSON：transformers 4.38 就这样记录 DeepSpeed 的梯度范数。",
+    "gradient norm so."
 )
 _CURES = (
-    Text("pip install 'transformers>=4.39.3,<5', or 4.37.2", "pip install 'transformers>=4.39.3,<5'，或 4.37.2"),
-    Text(
-        "If a metric or callback of your own logs the tensor: value.item()",
-        "若是自己的指标或回调记录了张量：用 value.item()",
-    ),
+    translated("pip install 'transformers>=4.39.3,<5', or 4.37.2"),
+    translated("If a metric or callback of your own logs the tensor: value.item()"),
 )

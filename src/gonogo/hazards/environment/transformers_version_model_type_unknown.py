@@ -3,7 +3,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.environment._model_names import MODEL_CLASS, MODEL_TYPE, model_type_label
 from gonogo.hazards.environment._surroundings import cut_off, first, outside_training, text_of
 from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, pip_install, span_of, version_fix
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, Run, Text, translated
 
 _UNKNOWN = Pattern(r"does not recognize this architecture|The checkpoint you are trying to load has model type")
 _NAMED = Pattern(r"model type `([\w.-]+)`|Tokenizer class (\w+)")
@@ -15,17 +15,13 @@ _NO_CLASS = Pattern(
 _LOOKED_UP = Pattern(r"CONFIG_MAPPING\[|MODEL_TYPE|raise KeyError\(key\)")
 _AUTO = ("CONFIG_MAPPING", "configuration_auto.py", "auto_factory.py", "tokenization_auto.py", "processing_auto.py")
 _CURE = (
-    Text(
+    translated(
         "Upgrade transformers in the environment that really runs: python -m pip install -U transformers (the model's "
-        "card names the version), with the python of the launched processes",
-        "在实际运行的环境中升级 transformers：用启动进程所用的 python 执行 python -m pip install -U transformers（所需"
-        "版本见模型卡）",
+        "card names the version), with the python of the launched processes"
     ),
-    Text(
+    translated(
         "Check which one runs: python -c 'import transformers; print(transformers.__version__, "
-        "transformers.__file__)'; the traceback's paths tell too",
-        "确认运行的是哪一个：python -c 'import transformers; print(transformers.__version__, transformers.__file__)'；"
-        "调用栈中的路径也会说明",
+        "transformers.__file__)'; the traceback's paths tell too"
     ),
 )
 
@@ -40,16 +36,15 @@ class TransformersVersionModelTypeUnknown(Hazard):
         if known is None:
             return
         if not known.oldest and environment.within("transformers", f"<{known.first}"):
-            since, wanted = Text("knows since {first}", "从 {first} 起才支持"), f">={known.first}"
+            since, wanted = translated("knows since {first}"), f">={known.first}"
         elif known.removed is not None and environment.within("transformers", f">={known.removed}"):
-            since = Text("has dropped in {removed}", "从 {removed} 起已移除")
+            since = translated("has dropped in {removed}")
             wanted = f">={known.first},<{known.removed}"
         else:
             return
         yield self.finding(
-            Text(
-                "The model's config.json says model_type {kind}, which transformers {since}; the run has {installed}.",
-                "模型的 config.json 中 model_type 为 {kind}，transformers {since}；该运行使用 {installed}。",
+            translated(
+                "The model's config.json says model_type {kind}, which transformers {since}; the run has {installed}."
             ).format(
                 kind=kind,
                 since=since.format(first=known.first, removed=known.removed or ""),
@@ -81,9 +76,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
                     _cause(_key(error)),
                     cure=_CURE,
                     certainty=Certainty.POSSIBLE if outside else certainty,
-                    confirm=Text(
-                        "The key is the model_type of the model's config.json", "该键即模型 config.json 中的 model_type"
-                    ),
+                    confirm=translated("The key is the model_type of the model's config.json"),
                 )
                 return
         cut = next((error for error, code in cut_off(log) if _looks_up_type(error, code)), None)
@@ -103,10 +96,7 @@ class TransformersVersionModelTypeUnknown(Hazard):
                 _cause(model.group(1) if model else ""),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside or log.has("transformers_modules") else Certainty.LIKELY,
-                confirm=Text(
-                    "config.json's transformers_version is newer than the installed one",
-                    "config.json 的 transformers_version 比已安装的版本新",
-                ),
+                confirm=translated("config.json's transformers_version is newer than the installed one"),
             )
 
 
@@ -138,7 +128,6 @@ def _looks_up_type(error: LoggedError, code: str) -> bool:
 
 
 def _cause(name: str) -> Text:
-    return Text(
-        "The model's type or class{name} is not in the installed transformers, which is older than the model.",
-        "已安装的 transformers 中没有该模型的类型或类{name}：它比模型旧。",
+    return translated(
+        "The model's type or class{name} is not in the installed transformers, which is older than the model."
     ).format(name=f" {name}" if name else "")

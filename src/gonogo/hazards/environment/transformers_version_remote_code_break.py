@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.environment._model_names import model_type_label
 from gonogo.hazards.environment._surroundings import cut_off, outside_training
 from gonogo.hazards.facts.installed import describe_package, pip_install, span_of
-from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Severity, translated
 
 _TYPES = ("KeyError", "AttributeError", "ImportError", "ModuleNotFoundError", "TypeError", "NameError")
 _MODULES = "transformers_modules"
@@ -35,18 +35,14 @@ _OTHERS = Pattern(
 )
 _UNSURE = Pattern(r"\b(?:cpu|cuda|device)\b")
 _CURE = (
-    Text(
+    translated(
         "Install the transformers that the model's code was written for (its card or config.json says "
-        "transformers_version): pip install transformers==4.44.*",
-        "安装模型代码所针对的 transformers（模型卡或 config.json 的 transformers_version）：pip install "
-        "transformers==4.44.*",
+        "transformers_version): pip install transformers==4.44.*"
     ),
-    Text(
+    translated(
         "Or update the model's code: download its .py files anew, delete "
         "~/.cache/huggingface/modules/transformers_modules; where transformers knows the model by now, drop "
-        "trust_remote_code",
-        "或更新模型代码：重新下载其 .py 文件并删除 ~/.cache/huggingface/modules/transformers_modules；若 transformers "
-        "已内置该模型，去掉 trust_remote_code",
+        "trust_remote_code"
     ),
 )
 
@@ -69,16 +65,14 @@ class TransformersVersionRemoteCodeBreak(Hazard):
         else:
             return
         yield self.finding(
-            Text(
-                "The model brings its own code (auto_map), written for transformers {written}; the run has "
-                "{installed}.",
-                "模型自带代码（auto_map），针对 transformers {written} 编写；该运行使用 {installed}。",
+            translated(
+                "The model brings its own code (auto_map), written for transformers {written}; the run has {installed}."
             ).format(written=written_for, installed=describe_package(environment, "transformers")),
             certainty=certainty,
             severity=severity,
             cure=(pip_install("transformers", f"=={written_for.public}"), _CURE[1]),
             spans=(span_of(environment, "transformers"), run.arguments.model.span(model_type_label(kind))),
-            confirm=Text("The model's .py files have not been updated since", "此后模型的 .py 文件没有更新过"),
+            confirm=translated("The model's .py files have not been updated since"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -101,16 +95,10 @@ class TransformersVersionRemoteCodeBreak(Hazard):
     def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
-                "The model's own code and the installed transformers were not written for each other.",
-                "模型自带的代码与已安装的 transformers 版本不匹配。",
-            ),
+            translated("The model's own code and the installed transformers were not written for each other."),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text(
-                "config.json's transformers_version differs from the installed one",
-                "config.json 的 transformers_version 与已安装的不同",
-            ),
+            confirm=translated("config.json's transformers_version differs from the installed one"),
         )
 
 

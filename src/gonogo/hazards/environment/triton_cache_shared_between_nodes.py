@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Severity, translated
 
 
 class TritonCacheSharedBetweenNodes(LoggedHazard):
@@ -12,10 +12,9 @@ class TritonCacheSharedBetweenNodes(LoggedHazard):
             folder = launch.variable(name)
             if folder.string and not folder.string.startswith(("/tmp", "/dev/shm", "/local", "/scratch/local")):
                 yield self.finding(
-                    Text(
+                    translated(
                         "{nodes} nodes keep compiled kernels in {folder}: where that is a shared file system, ranks "
-                        "replace each other's files.",
-                        "{nodes} 个节点把编译内核存放在 {folder}：若它是共享文件系统，各 rank 会互相替换文件。",
+                        "replace each other's files."
                     ).format(nodes=nodes, folder=folder.string),
                     certainty=Certainty.POSSIBLE,
                     severity=Severity.WARNING,

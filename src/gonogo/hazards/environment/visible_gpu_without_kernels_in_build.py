@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Severity, translated
 
 _HIP = Pattern(
     r"invalid kernel file|hipErrorInvalidKernelFile|HIP error: invalid device function|hipErrorNoBinaryForGpu"
@@ -25,10 +25,9 @@ class VisibleGpuWithoutKernelsInBuild(LoggedHazard):
             if not run.launch.variable(name).absent or environment.variable(name).known:
                 return
         yield self.finding(
-            Text(
+            translated(
                 "{gpu} is visible beside the GPU that is meant: what spreads over all devices runs into it, and "
-                "torch's wheel has no kernels for integrated graphics.",
-                "{gpu} 与要使用的 GPU 同时可见：扩展到所有设备的程序会用到它，而 torch 的 wheel 没有集成 GPU 的内核。",
+                "torch's wheel has no kernels for integrated graphics."
             ).format(gpu=integrated[0]),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Certainty, Run, Text
+from gonogo.hazards.rule import Certainty, Run, translated
 from gonogo.hazards.version_rule import UnfitVersions, VersionContext
 
 
@@ -15,12 +15,12 @@ class Zero2AccumulatedGradientsOverwritten(UnfitVersions):
         steps = given.number
         if steps == 1 or given.absent:
             return None
-        lost = Text("the others are lost", "其余全部丢失")
+        lost = translated("the others are lost")
         if steps is not None:
-            lost = Text("{rest} of {steps} are lost in each step", "每步的 {steps} 个中丢失 {rest} 个")
+            lost = translated("{rest} of {steps} are lost in each step")
             lost = lost.format(rest=int(steps) - 1, steps=int(steps))
         place = given.place or config.raw("gradient_accumulation_steps").place
-        label = Text("gradients are accumulated", "在此累积梯度")
+        label = translated("gradients are accumulated")
         return VersionContext(
             {"lost": lost},
             (place.span(label) if place is not None else None, stage_span(run)),

@@ -13,32 +13,20 @@ from gonogo.evidence.script.identifiers import last_name
 from gonogo.evidence.script.project import read_script
 from gonogo.evidence.script.script import Script
 from gonogo.evidence.source_file import SourceFile, display_path
-from gonogo.finding import Applicability, Edit, Fix, Text
+from gonogo.finding import Applicability, Edit, Fix, Text, translated
 from gonogo.finding.divergence import EnclosingCondition, Side
 from gonogo.finding.errors import UserError
 from gonogo.finding.frame import Frame
 from gonogo.hazards.hazard import Hazard
 
-_ON_ALL = Text("Let all ranks make the call, outside of `{test}`", "把调用移到 `{test}` 之外，让所有 rank 都执行")
-_TOGETHER = Text(
-    "Let the ranks decide `{test}` together, so that it is true on all as soon as it is true on one",
-    "让各 rank 共同判断 `{test}`：只要有一个 rank 满足，所有 rank 都按满足处理",
-)
-_TIMES_ZERO = Text(
-    "Compute the term on all ranks, times zero where `{test}` does not hold",
-    "在所有 rank 上都计算该项，`{test}` 不成立时乘以零",
-)
-_EMPTY_TOO = Text("Run the module for nothing too: leave out `if {test}`", "输入为空时也运行该模块：去掉 `if {test}`")
-_PAD_TO_LONGEST = Text(
-    "Let all ranks read as many batches as the longest loader has: the others begin again",
-    "让所有 rank 读取与最长的 loader 一样多的 batch：较短的从头再读",
-)
-_SORTED = Text("Go over the entries in sorted order, the same on every rank", "按排序后的顺序遍历，各 rank 一致")
-_AT_ONCE = Text("Send and receive at once: batch_isend_irecv", "同时收发：batch_isend_irecv")
-_ALL_GROUPS = Text(
-    "Make all groups on every rank: new_subgroups_by_enumeration",
-    "在每个 rank 上创建所有进程组：new_subgroups_by_enumeration",
-)
+_ON_ALL = translated("Let all ranks make the call, outside of `{test}`")
+_TOGETHER = translated("Let the ranks decide `{test}` together, so that it is true on all as soon as it is true on one")
+_TIMES_ZERO = translated("Compute the term on all ranks, times zero where `{test}` does not hold")
+_EMPTY_TOO = translated("Run the module for nothing too: leave out `if {test}`")
+_PAD_TO_LONGEST = translated("Let all ranks read as many batches as the longest loader has: the others begin again")
+_SORTED = translated("Go over the entries in sorted order, the same on every rank")
+_AT_ONCE = translated("Send and receive at once: batch_isend_irecv")
+_ALL_GROUPS = translated("Make all groups on every rank: new_subgroups_by_enumeration")
 
 
 def script_at(run: Run, path: str) -> Script | None:

@@ -3,7 +3,7 @@
 from gonogo.evidence.config.deepspeed import DeepSpeedConfig
 from gonogo.evidence.run import Run
 from gonogo.evidence.source_file import Place
-from gonogo.finding import Span, Text
+from gonogo.finding import Span, Text, translated
 from gonogo.hazards.facts.how_it_trains import in_own_loop, with_accelerate
 
 ZERO = "zero_optimization"
@@ -42,7 +42,7 @@ def newer_than(run: Run, specifier: str) -> bool | None:
 def version_words(run: Run) -> Text:
     """``deepspeed 0.17.6``, or only its name where the version is not told."""
     version = run.environment.version("deepspeed")
-    return Text("deepspeed", "deepspeed") if version is None else Text(f"deepspeed {version}", f"deepspeed {version}")
+    return translated("deepspeed") if version is None else Text(f"deepspeed {version}", f"deepspeed {version}")
 
 
 def read_by_json(run: Run) -> bool | None:

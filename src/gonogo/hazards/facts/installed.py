@@ -6,11 +6,11 @@ from gonogo.evidence.environment.compatibility import KnownBad
 from gonogo.evidence.environment.environment import Environment, Package
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Fix, Span, Text
+from gonogo.finding import Certainty, Finding, Fix, Span, Text, translated
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.hazard import Hazard
 
-_PIN = Text("Install {name}{specifier}", "安装 {name}{specifier}")
+_PIN = translated("Install {name}{specifier}")
 
 
 def describe_package(environment: Environment, name: str) -> str:
@@ -95,7 +95,7 @@ def fault_findings(hazard: Hazard, rows: Iterable[KnownBad], environment: Enviro
         cure = next(iter(row.cure.items()))
         others = [describe_package(environment, name) for name in row.beside]
         yield hazard.finding(
-            Text("{package} does not go with {others}: {text}.", "{package} 与 {others} 不匹配：{text}。").format(
+            translated("{package} does not go with {others}: {text}.").format(
                 package=describe_package(environment, row.package),
                 others=Text(" and ".join(others), "、".join(others)),
                 text=row.text,

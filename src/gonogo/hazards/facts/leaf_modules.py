@@ -9,12 +9,9 @@ from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.finding.divergence import CollectiveCall
 from gonogo.finding.frame import Frame
 from gonogo.hazards.facts.all_ranks import script_at
-from gonogo.hazards.rule import Edit, Fix, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Edit, Fix, Hazard, Run, Script, translated
 
-_LEAVES = Text(
-    "Let ZeRO-3 gather each {block} as one: set_z3_leaf_modules",
-    "让 ZeRO-3 把每个 {block} 作为整体聚合：set_z3_leaf_modules",
-)
+_LEAVES = translated("Let ZeRO-3 gather each {block} as one: set_z3_leaf_modules")
 
 
 def made_leaves(divergence: RankDivergence, run: Run) -> Iterator[Fix]:

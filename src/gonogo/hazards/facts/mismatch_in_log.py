@@ -14,7 +14,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.evidence.rehearsal.device_mismatch import mismatch_in_message
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 SPEAKS = compiled_when_used(
     r"talker|token2wav|code2wav|bigvgan|vocoder|\btts\b|(?:audio|speech)_?decoder", re.IGNORECASE
@@ -33,16 +33,16 @@ _FILTERS = "kaiser_sinc_filter"
 class Owner(Enum):
     """Whose the tensor on the wrong device likely is; the value says it in the sentence's language."""
 
-    GRADIENT = Text("an offloaded gradient", "被卸载的梯度")
-    OPTIMIZER = Text("the optimizer's state", "优化器状态")
-    QUANTIZED = Text("a quantized weight", "量化权重")
-    ADAPTER = Text("a parameter of an adapter", "适配器的参数")
-    SUBMODULE = Text("a speech, audio or vision part of the model", "模型的语音、音频或视觉部分")
-    ROTARY = Text("the cache of the rotary embedding", "旋转位置编码的缓存")
-    BUFFER = Text("a buffer of the model", "模型的 buffer")
-    INPUT = Text("an input, a label or a mask", "输入、标签或掩码")
-    WEIGHT = Text("a weight of the model", "模型的权重")
-    UNKNOWN = Text("a tensor that the log doesn't name", "日志没有指明的张量")
+    GRADIENT = translated("an offloaded gradient")
+    OPTIMIZER = translated("the optimizer's state")
+    QUANTIZED = translated("a quantized weight")
+    ADAPTER = translated("a parameter of an adapter")
+    SUBMODULE = translated("a speech, audio or vision part of the model")
+    ROTARY = translated("the cache of the rotary embedding")
+    BUFFER = translated("a buffer of the model")
+    INPUT = translated("an input, a label or a mask")
+    WEIGHT = translated("a weight of the model")
+    UNKNOWN = translated("a tensor that the log doesn't name")
 
 
 _TORCH = compiled_when_used(
@@ -285,15 +285,15 @@ class LoggedMismatch(msgspec.Struct, frozen=True, dict=True):
             place = Text(f"In {caller.function or '?'} ({where}), ", f"在 {caller.function or '?'}（{where}）中，")
         operator = Text(self.operator or "an operator", f"{self.operator} " if self.operator else "某个算子")
         if not caller and not self.operator:
-            operator = Text("An operator", "某个算子")
-        return Text("{place}{operator} got {operands}", "{place}{operator}收到{operands}").format(
+            operator = translated("An operator")
+        return translated("{place}{operator} got {operands}").format(
             place=place, operator=operator, operands=self._operands
         )
 
     @property
     def _operands(self) -> Text:
         if not self.devices:
-            return Text("tensors on different devices", "位于不同设备的张量")
+            return translated("tensors on different devices")
         if self.indexing:
             return Text(
                 f"indices on another device than the indexed tensor, which is on {self.devices[0]}",

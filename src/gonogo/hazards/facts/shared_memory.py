@@ -8,25 +8,22 @@ import msgspec
 
 from gonogo.evidence.launch.jobs.pod import SHM_OF_A_POD
 from gonogo.evidence.launch.manifest import workload_at
-from gonogo.finding import Edit, Text
+from gonogo.finding import Edit, Text, translated
 
 if TYPE_CHECKING:
     from gonogo.evidence.launch.launch import Launch
     from gonogo.evidence.source_file import Place
 
-SHARED_MEMORY_FIX = Text("share the host's /dev/shm: --ipc=host", "共用主机的 /dev/shm：--ipc=host")
-SHARED_MEMORY_CURE = (
-    Text("Start the container with --ipc=host, or with --shm-size=16g", "启动容器时加 --ipc=host，或 --shm-size=16g"),
-)
+SHARED_MEMORY_FIX = translated("share the host's /dev/shm: --ipc=host")
+SHARED_MEMORY_CURE = (translated("Start the container with --ipc=host, or with --shm-size=16g"),)
 _POD_CURE = (
-    Text(
+    translated(
         "Give the pod a volume `emptyDir: {{medium: Memory}}` and mount it at /dev/shm (it counts as memory of the "
-        "container)",
-        "为 pod 添加卷 `emptyDir: {{medium: Memory}}` 并挂载到 /dev/shm（计入容器的内存）",
+        "container)"
     ).format(),
 )
-_DOCKER = Text("docker run gives the container 64 MB of /dev/shm", "docker run 默认只给容器 64 MB 的 /dev/shm")
-_POD = Text("The pod has {size:.0f} MiB of /dev/shm", "该 pod 只有 {size:.0f} MiB 的 /dev/shm")
+_DOCKER = translated("docker run gives the container 64 MB of /dev/shm")
+_POD = translated("The pod has {size:.0f} MiB of /dev/shm")
 _GIVES_MORE = ("--ipc", "--shm-size", "--tmpfs", "--mount", "-v", "--volume")
 _DOCKERS = ("docker", "nvidia-docker", "podman")
 

@@ -7,15 +7,13 @@ from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import has_option, identifiers, last_name, says
 from gonogo.evidence.script.nodes import dotted
 from gonogo.evidence.script.script import Call, Script
-from gonogo.finding import Span, Text
+from gonogo.finding import Span, translated
 from gonogo.hazards.facts.rank_tests import names_rank
 
 _PARTITIONED = {
-    1: Text("ZeRO-1 partitions the optimizer states among the ranks", "ZeRO-1：优化器状态被切分到各个 rank"),
-    2: Text(
-        "ZeRO-2 partitions optimizer states and gradients among the ranks", "ZeRO-2：优化器状态与梯度被切分到各个 rank"
-    ),
-    3: Text("ZeRO-3 partitions each parameter among the ranks", "ZeRO-3：每个参数被切分到各个 rank"),
+    1: translated("ZeRO-1 partitions the optimizer states among the ranks"),
+    2: translated("ZeRO-2 partitions optimizer states and gradients among the ranks"),
+    3: translated("ZeRO-3 partitions each parameter among the ranks"),
 }
 _OF_ZERO = ("zero_3", "zero_stage", "z_3", "stage_2", "stage_3", "deepspeed")
 TRAINERS = (

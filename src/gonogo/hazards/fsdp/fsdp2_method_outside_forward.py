@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.script.identifiers import same_code
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 _LOADERS = ("weight_loader", "load_weights", "load_dtensor_weights")
 """Functions that copy weights into an engine: no method of the model runs."""
@@ -33,7 +33,6 @@ class Fsdp2MethodOutsideForward(LoggedHazard):
                 spans=call.place.span(),
             )
 
-    cause_in_script = Text(
-        "{name} is sharded by fully_shard, whose hooks run with forward alone: generate() meets sharded parameters.",
-        "{name} 由 fully_shard 切分，其钩子只随 forward 运行：generate() 会遇到被切分的参数。",
+    cause_in_script = translated(
+        "{name} is sharded by fully_shard, whose hooks run with forward alone: generate() meets sharded parameters."
     )

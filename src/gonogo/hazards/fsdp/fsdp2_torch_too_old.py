@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.installed import certainty_of_versions, describe_package, span_of, version_fix
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Environment, Findings, Run, Text
+from gonogo.hazards.rule import Environment, Findings, Run, translated
 
 
 class Fsdp2TorchTooOld(LoggedHazard):
@@ -12,10 +12,9 @@ class Fsdp2TorchTooOld(LoggedHazard):
         if str(version.get("")) != "2" or not environment.within("torch", "<2.6"):
             return
         yield self.finding(
-            Text(
-                "fsdp_version is 2, and {torch} is older than the 2.6 that it needs.",
-                "fsdp_version 为 2，而 {torch} 低于其要求的 2.6。",
-            ).format(torch=describe_package(environment, "torch")),
+            translated("fsdp_version is 2, and {torch} is older than the 2.6 that it needs.").format(
+                torch=describe_package(environment, "torch")
+            ),
             certainty=certainty_of_versions(environment, run, "torch"),
             cure=self.cures,
             spans=(span_of(environment, "torch"), version.span()),

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Findings, Run, Script, Text
+from gonogo.hazards.rule import Findings, Run, Script, translated
 
 _FLOATS = ("torch.bfloat16", "torch.float16", "torch.float32")
 
@@ -20,18 +20,15 @@ class Fsdp4bitQuantStorage(LoggedHazard):
             dtype = script.place(compute).text if compute is not None and name in _FLOATS else None
             edit = script.setting_keyword(call, "bnb_4bit_quant_storage", dtype) if dtype else None
             yield self.finding(
-                Text(
+                translated(
                     "The 4-bit weights are stored as uint8 (no bnb_4bit_quant_storage): FSDP flattens them together "
-                    "with floating-point parameters, and refuses.",
-                    "4-bit 权重以 uint8 存储（未给出 bnb_4bit_quant_storage）：FSDP 要把它们与浮点参数展平到一起，会拒"
-                    "绝。",
+                    "with floating-point parameters, and refuses."
                 ),
-                cure=Text(
-                    "Give the dtype that the model is loaded in (torch_dtype): bnb_4bit_quant_storage={dtype}",
-                    "设为加载模型所用的 dtype（torch_dtype）：bnb_4bit_quant_storage={dtype}",
+                cure=translated(
+                    "Give the dtype that the model is loaded in (torch_dtype): bnb_4bit_quant_storage={dtype}"
                 ).format(dtype=dtype or "torch.bfloat16"),
-                spans=(call.place.span(), kind.span(Text("FSDP is requested here", "在此处要求使用 FSDP"))),
-                fixes=self.fix(Text("Store the weights as the compute dtype", "以计算所用的 dtype 存储权重"), edit)
+                spans=(call.place.span(), kind.span(translated("FSDP is requested here"))),
+                fixes=self.fix(translated("Store the weights as the compute dtype"), edit)
                 if edit is not None
                 else None,
             )

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 
 class Fsdp8bitWeights(LoggedHazard):
@@ -17,10 +17,7 @@ class Fsdp8bitWeights(LoggedHazard):
                     self.cause_in_script,
                     certainty=Certainty.LIKELY,
                     cure=self.cures,
-                    spans=(asked.span(), kind.span(Text("FSDP is requested here", "在此处要求使用 FSDP"))),
+                    spans=(asked.span(), kind.span(translated("FSDP is requested here"))),
                 )
 
-    cause_in_script = Text(
-        "The model is loaded in 8 bits, and FSDP shards floating-point parameters only.",
-        "模型以 8-bit 加载，而 FSDP 只能切分浮点参数。",
-    )
+    cause_in_script = translated("The model is loaded in 8 bits, and FSDP shards floating-point parameters only.")

@@ -6,7 +6,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.facts.mismatch_in_log import LoggedMismatch, mismatches_in
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _MESSAGES = Pattern(
     r"An FSDP-managed module with parameter CPU offloading enabled has parameters on"
@@ -35,20 +35,14 @@ _OFFLOADS = Pattern(
 )
 
 _CURES = (
-    Text(
-        "Keep the model on the CPU before FSDP wraps it, and never call .cuda() or .to(device) after it",
-        "FSDP 包装之前让模型留在 CPU，之后不要调用 .cuda() 或 .to(device)",
-    ),
-    Text(
+    translated("Keep the model on the CPU before FSDP wraps it, and never call .cuda() or .to(device) after it"),
+    translated(
         'FSDP2: CPUOffloadPolicy() for all modules, model.to_empty(device="cpu"), and '
-        'init_process_group(backend="cpu:gloo,cuda:nccl")',
-        'FSDP2：对所有模块使用 CPUOffloadPolicy()、model.to_empty(device="cpu")，并以 '
-        'backend="cpu:gloo,cuda:nccl" 调用 init_process_group',
+        'init_process_group(backend="cpu:gloo,cuda:nccl")'
     ),
-    Text(
+    translated(
         "Or switch the offload off (fsdp_offload_params: false, cpu_offload: false), and upgrade the framework that "
-        "wraps the model",
-        "或关闭卸载（fsdp_offload_params: false、cpu_offload: false），并升级包装模型的框架",
+        "wraps the model"
     ),
 )
 
@@ -71,22 +65,16 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
             for move in _moves_after(script, statement, target.id):
                 edit = script.removing_statement(move)
                 yield self.finding(
-                    Text(
+                    translated(
                         "{name} is wrapped by FSDP with its parameters offloaded to the CPU, and then moved to the "
-                        "GPU: FSDP refuses parameters that are not where it keeps them.",
-                        "{name} 由 FSDP 包装并把参数卸载到 CPU，随后又被移到 GPU：FSDP 会拒绝不在其所管位置的参数。",
+                        "GPU: FSDP refuses parameters that are not where it keeps them."
                     ).format(name=target.id),
                     cure=(
-                        Text("Take {move} out", "去掉 {move}").format(move=script.place(move).text),
-                        Text("Or leave cpu_offload out", "或去掉 cpu_offload"),
+                        translated("Take {move} out").format(move=script.place(move).text),
+                        translated("Or leave cpu_offload out"),
                     ),
-                    spans=(
-                        script.place(move).span(),
-                        wrap.place.span(Text("wrapped with offload here", "在此处以卸载方式包装")),
-                    ),
-                    fixes=self.fix(Text("Leave it where FSDP keeps it", "留在 FSDP 所管的位置"), edit)
-                    if edit is not None
-                    else None,
+                    spans=(script.place(move).span(), wrap.place.span(translated("wrapped with offload here"))),
+                    fixes=self.fix(translated("Leave it where FSDP keeps it"), edit) if edit is not None else None,
                 )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -116,14 +104,13 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
     def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "FSDP offloads parameters to the CPU and brings them to the GPU itself; something else moved the "
-                "model, so that parameters, gradients and shards are not where FSDP expects them.",
-                "FSDP 把参数卸载到 CPU 并自行搬到 GPU；另有代码移动了模型，使参数、梯度、分片不在 FSDP 预期的设备上。",
+                "model, so that parameters, gradients and shards are not where FSDP expects them."
             ),
             cure=_CURES,
             certainty=certainty,
-            confirm=Text("The run works with fsdp_offload_params: false", "设 fsdp_offload_params: false 后可以运行"),
+            confirm=translated("The run works with fsdp_offload_params: false"),
         )
 
 

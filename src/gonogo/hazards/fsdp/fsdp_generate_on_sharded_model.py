@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 
 class FsdpGenerateOnShardedModel(LoggedHazard):
@@ -26,8 +26,7 @@ class FsdpGenerateOnShardedModel(LoggedHazard):
                     spans=call.place.span(),
                 )
 
-    cause_in_script = Text(
+    cause_in_script = translated(
         "{name} is wrapped by FSDP, and generate() is the wrapped model's own: the root's parameters are not gathered "
-        "for it.",
-        "{name} 由 FSDP 包装，而 generate() 是被包装模型自己的方法：根模块的参数不会为它聚合。",
+        "for it."
     )

@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.script.nodes import dotted
 from gonogo.hazards.facts.training_script import first_argument
-from gonogo.hazards.rule import Findings, Fix, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Findings, Fix, Hazard, Run, Script, translated
 
 
 class FsdpOptimizerMadeBeforeWrapping(Hazard):
@@ -24,16 +24,15 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
                 if not own or not same or call.line >= wrap.line or made is None or ".lr_scheduler" in call.name:
                     continue
                 yield self.finding(
-                    Text(
+                    translated(
                         "{optimizer} holds the parameters that {model} had before FSDP joined them: its steps change "
-                        "nothing that is trained.",
-                        "{optimizer} 持有的是 FSDP 合并之前 {model} 的参数：它的更新不会改变正在训练的内容。",
+                        "nothing that is trained."
                     ).format(optimizer=call.method, model=model.id),
                     cure=(
-                        Text("Create the optimizer after the model is wrapped", "在包装模型之后创建优化器"),
-                        Text("Or wrap with use_orig_params=True", "或包装时设 use_orig_params=True"),
+                        translated("Create the optimizer after the model is wrapped"),
+                        translated("Or wrap with use_orig_params=True"),
                     ),
-                    spans=(call.place.span(), wrap.place.span(Text("wrapped only here", "到这里才包装"))),
+                    spans=(call.place.span(), wrap.place.span(translated("wrapped only here"))),
                     fixes=_move_after_wrapping(self, script, made, statement),
                 )
 
@@ -51,5 +50,5 @@ def _move_after_wrapping(hazard: Hazard, script: Script, made: ast.stmt, wrapped
     edits = (script.removing_statement(made), script.inserting_after(wrapped, script.place(made).text))
     if between or any(edit is None for edit in edits):
         return ()
-    title = Text("Make the optimizer after wrapping", "在包装之后创建优化器")
+    title = translated("Make the optimizer after wrapping")
     return (hazard.fix(title, *(edit for edit in edits if edit is not None), safe=False),)

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Environment, Findings, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
 
 _OPTIMIZERS = ("adamw_torch_8bit", "adamw_torch_4bit", "ao_adamw_8bit", "ao_adamw_4bit", "ao_adamw_fp8")
 
@@ -17,9 +17,8 @@ class FsdpOptimizerStateOfTensorSubclass(LoggedHazard):
         if str(run.arguments.get("save_strategy").get("steps")) == "no":
             return
         yield self.finding(
-            Text(
-                "{name} keeps its states in torchao's tensor subclasses, which FSDP1 cannot gather when it saves them.",
-                "{name} 用 torchao 的张量子类保存状态，FSDP1 保存时无法聚合。",
+            translated(
+                "{name} keeps its states in torchao's tensor subclasses, which FSDP1 cannot gather when it saves them."
             ).format(name=name.value),
             certainty=Certainty.LIKELY,
             cure=self.cures,

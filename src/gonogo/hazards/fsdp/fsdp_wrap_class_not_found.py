@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.match import first_match, matched_text
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.fsdp import fsdp_requested
-from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Field, Findings, Hazard, Pattern, Run, Text, translated
 
 _WORDS = ("Could not find the transformer layer class", "Could not find the transformer layer cls")
 _CUT = (
@@ -28,16 +28,13 @@ _LAYERS = {
 }
 
 _CURES = (
-    Text(
+    translated(
         "Set fsdp_transformer_layer_cls_to_wrap to the model's own class: type(model.model.layers[0]).__name__ prints "
-        "it",
-        "把 fsdp_transformer_layer_cls_to_wrap 设为模型自己的类：type(model.model.layers[0]).__name__ 会打印它",
+        "it"
     ),
-    Text(
+    translated(
         "Or use fsdp_auto_wrap_policy: SIZE_BASED_WRAP; if FSDP was not requested, delete "
-        "~/.cache/huggingface/accelerate/default_config.yaml",
-        "或使用 fsdp_auto_wrap_policy: SIZE_BASED_WRAP；若并未要求 FSDP，请删除 "
-        "~/.cache/huggingface/accelerate/default_config.yaml",
+        "~/.cache/huggingface/accelerate/default_config.yaml"
     ),
 )
 
@@ -63,17 +60,12 @@ class FsdpWrapClassNotFound(Hazard):
         writable = given.place.source.writable and given.place.text.strip("'\"") == given.string
         edit = given.place.edit(owns[0]) if writable else None
         yield self.finding(
-            Text(
-                "{wrong} is not a class of {architecture}, whose layers are {owns}.",
-                "{wrong} 不是 {architecture} 的类，后者的层是 {owns}。",
-            ).format(wrong=", ".join(wrong), architecture=model.architectures[0], owns=", ".join(owns)),
-            cure=Text(
-                "Set fsdp_transformer_layer_cls_to_wrap to {own}", "把 fsdp_transformer_layer_cls_to_wrap 设为 {own}"
-            ).format(own=owns[0]),
+            translated("{wrong} is not a class of {architecture}, whose layers are {owns}.").format(
+                wrong=", ".join(wrong), architecture=model.architectures[0], owns=", ".join(owns)
+            ),
+            cure=translated("Set fsdp_transformer_layer_cls_to_wrap to {own}").format(own=owns[0]),
             spans=given.span(),
-            fixes=self.fix(Text("Name the model's own layer", "改为该模型自己的层"), edit)
-            if edit is not None
-            else None,
+            fixes=self.fix(translated("Name the model's own layer"), edit) if edit is not None else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -86,20 +78,14 @@ class FsdpWrapClassNotFound(Hazard):
         asked = fsdp_requested(log) if first_match(log, *_WORDS) else None
         yield self.log_finding(
             evidence,
-            Text(
-                "FSDP looks for {layer} among the classes of the model's modules and finds none.",
-                "FSDP 在模型各模块的类中找不到{layer}。",
-            ).format(
+            translated("FSDP looks for {layer} among the classes of the model's modules and finds none.").format(
                 layer=Text(named.group(1), f" {named.group(1)}")
                 if named
-                else Text("the class that it is to wrap", "要包装的类")
+                else translated("the class that it is to wrap")
             ),
             cure=_CURES,
             certainty={True: Certainty.CERTAIN, None: Certainty.LIKELY, False: Certainty.POSSIBLE}[asked],
-            confirm=Text(
-                "The launch command or accelerate's config file asks for FSDP",
-                "启动命令或 accelerate 的配置文件要求使用 FSDP",
-            ),
+            confirm=translated("The launch command or accelerate's config file asks for FSDP"),
         )
 
 

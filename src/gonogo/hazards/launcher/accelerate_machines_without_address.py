@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed, is_loopback
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
 
 class AccelerateMachinesWithoutAddress(Hazard):
@@ -27,24 +27,20 @@ class AccelerateMachinesWithoutAddress(Hazard):
         ]
         if missing:
             yield self.finding(
-                Text(
-                    "num_machines is {count}, and nothing sets {missing}.",
-                    "num_machines 为 {count}，但没有设置 {missing}。",
-                ).format(count=count, missing=Text(" and ".join(missing), " 和 ".join(missing))),
+                translated("num_machines is {count}, and nothing sets {missing}.").format(
+                    count=count, missing=Text(" and ".join(missing), " 和 ".join(missing))
+                ),
                 certainty=Certainty.CERTAIN if run.accelerate is not None else Certainty.LIKELY,
                 cure=tuple(cure for name, cure in _CURES.items() if name in missing),
                 spans=(machines.span(Text(f"{count} machines", f"{count} 台机器")), launch.place.span()),
-                confirm=(
-                    Text("accelerate's default config does not set it either", "accelerate 的默认配置中也没有设置"),
-                )
+                confirm=(translated("accelerate's default config does not set it either"),)
                 if run.accelerate is None
                 else (),
             )
         elif address.string and is_loopback(address.string) and whole_number(rank) != 0:
             yield self.finding(
-                Text(
-                    "main_process_ip is {address} with {count} machines: on each that is the machine itself.",
-                    "{count} 台机器而 main_process_ip 为 {address}：在每台机器上都指它自己。",
+                translated(
+                    "main_process_ip is {address} with {count} machines: on each that is the machine itself."
                 ).format(address=address.value, count=count),
                 certainty=Certainty.LIKELY,
                 cure=_CURES["main_process_ip"],
@@ -53,12 +49,9 @@ class AccelerateMachinesWithoutAddress(Hazard):
 
 
 _CURES = {
-    "main_process_ip": Text(
+    "main_process_ip": translated(
         "Give the address of the machine with rank 0, the same on all machines: --main_process_ip HOST "
-        "--main_process_port 29500",
-        "给出 rank 为 0 的机器的地址，所有机器相同：--main_process_ip 主机 --main_process_port 29500",
+        "--main_process_port 29500"
     ),
-    "machine_rank": Text(
-        "Give each machine its own number, from 0: --machine_rank N", "给每台机器各自的编号，从 0 起：--machine_rank N"
-    ),
+    "machine_rank": translated("Give each machine its own number, from 0: --machine_rank N"),
 }

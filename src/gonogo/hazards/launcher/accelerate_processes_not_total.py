@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import accelerate_setting, slurm_number, visible_gpus
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text, translated
 
 
 class AccelerateProcessesNotTotal(Hazard):
@@ -16,20 +16,16 @@ class AccelerateProcessesNotTotal(Hazard):
         visible = visible_gpus(launch)
         gpus = slurm_number(launch, "gpus-per-node") or (len(visible) if visible else None)
         if each == 0 or processes % count:
-            what = Text(
-                "num_processes {processes} over {count} machines is {each} on each{rest}.",
-                "num_processes {processes} 分到 {count} 台机器，每台 {each} 个{rest}。",
-            ).format(
+            what = translated("num_processes {processes} over {count} machines is {each} on each{rest}.").format(
                 processes=processes,
                 count=count,
                 each=each,
                 rest=Text(f", and {processes % count} are dropped", f"，另外 {processes % count} 个被舍弃"),
             )
         elif gpus is not None and each < gpus and processes == gpus:
-            what = Text(
+            what = translated(
                 "num_processes {processes} is the total of {count} machines: each starts {each} processes for its "
-                "{gpus} GPUs.",
-                "num_processes {processes} 是 {count} 台机器的总数：每台 {gpus} 张 GPU 只启动 {each} 个进程。",
+                "{gpus} GPUs."
             ).format(processes=processes, count=count, each=each, gpus=gpus)
         else:
             return
@@ -38,11 +34,9 @@ class AccelerateProcessesNotTotal(Hazard):
             certainty=Certainty.CERTAIN if each == 0 or processes % count else Certainty.LIKELY,
             severity=Severity.ERROR if each == 0 else Severity.WARNING,
             cure=(
-                Text("Set num_processes to {right}", "把 num_processes 设为 {right}").format(right=gpus * count)
+                translated("Set num_processes to {right}").format(right=gpus * count)
                 if gpus
-                else Text(
-                    "Set num_processes to the GPUs of all machines together", "把 num_processes 设为所有机器的 GPU 总数"
-                )
+                else translated("Set num_processes to the GPUs of all machines together")
             ),
             spans=(total.span(), machines.span(Text(f"{count} machines", f"{count} 台机器"))),
         )

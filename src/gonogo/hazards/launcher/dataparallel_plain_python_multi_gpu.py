@@ -5,7 +5,7 @@ from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.facts.mismatch_in_log import mismatches_in
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
 _TUNES = Pattern(r"(?i)fine-?_?tun|lora|llama|\bsft\b|微调")
 _NOT_ALL_ON_ONE = Pattern(
@@ -43,31 +43,24 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                 next(one.calls("transformers.BitsAndBytesConfig", "peft.get_peft_model"), None) for one in run.scripts
             )
             yield self.finding(
-                Text(
+                translated(
                     "One python process sees {count} GPUs (CUDA_VISIBLE_DEVICES={visible}): {trainer} runs the model "
-                    "in torch.nn.DataParallel, {which}.",
-                    "单个 python 进程看到 {count} 张 GPU（CUDA_VISIBLE_DEVICES={visible}）：{trainer} 会在 "
-                    "torch.nn.DataParallel 中运行模型，{which}。",
+                    "in torch.nn.DataParallel, {which}."
                 ).format(
                     count=len(visible),
                     visible=",".join(visible),
                     trainer=call.name.rpartition(".")[2],
-                    which=Text(
-                        "whose copies adapters and quantized weights don't survive", "而适配器与量化权重经不起它的复制"
-                    )
+                    which=translated("whose copies adapters and quantized weights don't survive")
                     if quantized
-                    else Text("which copies it to every GPU in each step", "每一步都要把模型复制到各张 GPU"),
+                    else translated("which copies it to every GPU in each step"),
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR if quantized else Severity.WARNING,
                 cure=(
-                    Text(
-                        "Start one process per GPU: torchrun --nproc_per_node {count} ..., or accelerate launch",
-                        "每张 GPU 启动一个进程：torchrun --nproc_per_node {count} ...，或 accelerate launch",
+                    translated(
+                        "Start one process per GPU: torchrun --nproc_per_node {count} ..., or accelerate launch"
                     ).format(count=len(visible)),
-                    Text(
-                        "Or show it one GPU: CUDA_VISIBLE_DEVICES={gpu}", "或只显示一张 GPU：CUDA_VISIBLE_DEVICES={gpu}"
-                    ).format(gpu=visible[0]),
+                    translated("Or show it one GPU: CUDA_VISIBLE_DEVICES={gpu}").format(gpu=visible[0]),
                 ),
                 spans=(launch.place.span(), launch.visible_devices.span(), call.place.span()),
             )
@@ -124,28 +117,19 @@ class DataparallelPlainPythonMultiGpu(Hazard):
     def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "A single process sees several GPUs, and Trainer runs the model in torch.nn.DataParallel, whose copies "
-                "of the module on the other GPUs don't fit its weights (quantized, adapted, split or cast).",
-                "单个进程看到多张 GPU，Trainer 用 torch.nn.DataParallel 运行模型；它在其他 GPU 上复制的模块与权重（量化"
-                "、适配器、切分或转换类型）不相符。",
+                "of the module on the other GPUs don't fit its weights (quantized, adapted, split or cast)."
             ),
             cure=(
-                Text(
+                translated(
                     "Start one process per GPU: torchrun --nproc_per_node=N train.py (or accelerate launch, deepspeed; "
-                    "FORCE_TORCHRUN=1 for llamafactory-cli; NPROC_PER_NODE=N for swift)",
-                    "每张 GPU 启动一个进程：torchrun --nproc_per_node=N train.py（或 accelerate launch、deepspeed；"
-                    "llamafactory-cli 用 FORCE_TORCHRUN=1；swift 用 NPROC_PER_NODE=N）",
+                    "FORCE_TORCHRUN=1 for llamafactory-cli; NPROC_PER_NODE=N for swift)"
                 ),
-                Text(
-                    "Or show the process one GPU: CUDA_VISIBLE_DEVICES=0 python train.py",
-                    "或只让进程看到一张 GPU：CUDA_VISIBLE_DEVICES=0 python train.py",
-                ),
+                translated("Or show the process one GPU: CUDA_VISIBLE_DEVICES=0 python train.py"),
             ),
             certainty=certainty,
-            confirm=Text(
-                "With CUDA_VISIBLE_DEVICES=0 the same command works", "加上 CUDA_VISIBLE_DEVICES=0 后同一命令可以运行"
-            ),
+            confirm=translated("With CUDA_VISIBLE_DEVICES=0 the same command works"),
         )
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
 from gonogo.evidence.log.line import LogLine
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text, translated
 
 _NO_GPUS = Pattern(r"no GPUs found|No CUDA GPUs are available|Torch not compiled with CUDA|No HIP GPUs are available")
 _NCCL_WITHOUT_GPUS = Pattern(r"ProcessGroupNCCL is only supported with GPUs")
@@ -43,10 +43,9 @@ class DeepspeedEnvNotPropagated(Hazard):
             return
         names = [name for name, _field in lost]
         yield self.finding(
-            Text(
+            translated(
                 "{names} {are} exported here only: deepspeed starts the other nodes over ssh, and passes on only "
-                "{passed}*.",
-                "{names} 只在此处导出：deepspeed 经 ssh 启动其余 {others} 个节点，只传递 {passed}*。",
+                "{passed}*."
             ).format(
                 names=Text(", ".join(names), "、".join(names)),
                 are="is" if len(names) == 1 else "are",
@@ -55,12 +54,11 @@ class DeepspeedEnvNotPropagated(Hazard):
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=Text(
-                "Write into .deepspeed_env beside the script (or in ~), a line each: {lines}",
-                "写入脚本旁（或 ~ 下）的 .deepspeed_env，每个一行：{lines}",
-            ).format(lines=", ".join(f"{name}=…" for name in names)),
+            cure=translated("Write into .deepspeed_env beside the script (or in ~), a line each: {lines}").format(
+                lines=", ".join(f"{name}=…" for name in names)
+            ),
             spans=(*(field.span() for _name, field in lost), launch.place.span()),
-            confirm=Text("~/.deepspeed_env does not list them", "~/.deepspeed_env 中没有列出"),
+            confirm=translated("~/.deepspeed_env does not list them"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -79,37 +77,26 @@ class DeepspeedEnvNotPropagated(Hazard):
     def _missing(self, found: LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             found,
-            Text(
+            translated(
                 "{node} lacks what the launching shell has. The deepspeed launcher passes on only NCCL_*, PYTHON* and "
-                "a few other variables over ssh: LD_LIBRARY_PATH, CUDA_HOME, PATH and the like are not among them.",
-                "{node}缺少启动 shell 中的环境。deepspeed 启动器经 ssh 只传递 NCCL_*、PYTHON* 等少数变量，"
-                "LD_LIBRARY_PATH、CUDA_HOME、PATH 等不在其中。",
+                "a few other variables over ssh: LD_LIBRARY_PATH, CUDA_HOME, PATH and the like are not among them."
             ).format(
-                node=Text(f"Node {node}", f"节点 {node} ")
-                if (node := _node_of(found.line))
-                else Text("A rank", "有 rank ")
+                node=Text(f"Node {node}", f"节点 {node} ") if (node := _node_of(found.line)) else translated("A rank")
             ),
             cure=(
-                Text(
-                    "Write into ~/.deepspeed_env on the launching node, NAME=VALUE per line: {names}",
-                    "在启动节点的 ~/.deepspeed_env 中逐行写 NAME=VALUE：{names}",
-                ).format(
+                translated("Write into ~/.deepspeed_env on the launching node, NAME=VALUE per line: {names}").format(
                     names=next((name for name in found.match.groups() if name), None)
-                    or Text(
-                        "LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME ...", "LD_LIBRARY_PATH、PATH、CUDA_HOME、HF_HOME 等"
-                    )
+                    or translated("LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME ...")
                 ),
-                Text(
+                translated(
                     "Or start torchrun on each node in its own environment (accelerate: deepspeed_multinode_launcher: "
-                    "standard)",
-                    "或在每个节点自己的环境中启动 torchrun（accelerate：deepspeed_multinode_launcher: standard）",
+                    "standard)"
                 ),
             ),
             certainty=certainty,
-            confirm=Text(
+            confirm=translated(
                 "pdsh -w NODE 'env; python -c \"import torch; print(torch.cuda.device_count())\"' shows what is "
-                "missing there",
-                "pdsh -w 节点 'env; python -c \"import torch; print(torch.cuda.device_count())\"' 可看出那里缺少什么",
+                "missing there"
             ),
         )
 

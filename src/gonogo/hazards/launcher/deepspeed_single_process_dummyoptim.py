@@ -1,7 +1,7 @@
 from gonogo.evidence.log.context import several_processes
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.how_it_trains import mentions
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
 
 _DUMMY = Pattern(r"'Dummy(?:Optim|Scheduler)' object has no attribute|'Dummy(?:Optim|Scheduler)' object is not")
 _STEP = Pattern(r"'DummyOptim' object has no attribute '(?:step|train)'")
@@ -21,20 +21,16 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         if not optimizer.known or not mentions(run, "Trainer"):
             return
         yield self.finding(
-            Text(
+            translated(
                 "The command starts one plain process (python), and the DeepSpeed config has an optimizer block: the "
-                "Trainer puts a placeholder in the optimizer's place, and no DeepSpeed engine replaces it.",
-                "命令启动的是单个普通进程（python），而 DeepSpeed 配置中有 optimizer 段：Trainer 放入一个优化器占位对象"
-                "，却没有 DeepSpeed 引擎来替换它。",
+                "Trainer puts a placeholder in the optimizer's place, and no DeepSpeed engine replaces it."
             ),
             certainty=Certainty.LIKELY,
             cure=_CURE,
             spans=(
                 launch.place.span(),
-                config.span(Text("the DeepSpeed config", "DeepSpeed 配置")),
-                place.span(Text("the optimizer block", "optimizer 段"))
-                if (place := run.config.key_place("optimizer"))
-                else None,
+                config.span(translated("the DeepSpeed config")),
+                place.span(translated("the optimizer block")) if (place := run.config.key_place("optimizer")) else None,
             ),
             confirm=_CONFIRM,
         )
@@ -47,12 +43,10 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         certain = log.find(_STEP) is not None and not several_processes(log)
         yield self.log_finding(
             found,
-            Text(
+            translated(
                 "The optimizer is still Accelerate's placeholder: no DeepSpeed engine was created, since the process "
                 "was not started by a distributed launcher (or the script uses the optimizer before "
-                "accelerator.prepare).",
-                "优化器仍是 Accelerate 的占位对象：进程不是由分布式启动器启动的，所以没有创建 DeepSpeed 引擎（或脚本在 "
-                "accelerator.prepare 之前使用了优化器）。",
+                "accelerator.prepare)."
             ),
             cure=_CURE,
             certainty=Certainty.CERTAIN if certain else Certainty.LIKELY,
@@ -61,16 +55,10 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
 
 
 _CURE = (
-    Text(
+    translated(
         "Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., or torchrun --nproc_per_node 1, "
-        "or accelerate launch",
-        "单卡也用启动器：deepspeed --num_gpus 1 train.py ...，或 torchrun --nproc_per_node 1，或 accelerate launch",
+        "or accelerate launch"
     ),
-    Text("Or leave the DeepSpeed config out (--deepspeed)", "或去掉 DeepSpeed 配置（--deepspeed）"),
+    translated("Or leave the DeepSpeed config out (--deepspeed)"),
 )
-_CONFIRM = (
-    Text(
-        "The launch command is python ... without torchrun, deepspeed or accelerate launch",
-        "启动命令是 python ...，没有 torchrun、deepspeed 或 accelerate launch",
-    ),
-)
+_CONFIRM = (translated("The launch command is python ... without torchrun, deepspeed or accelerate launch"),)

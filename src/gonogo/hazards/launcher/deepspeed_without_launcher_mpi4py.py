@@ -1,7 +1,7 @@
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.launch_facts import is_plain_python
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _MPI4PY = Pattern(r"No module named '?mpi4py|cannot load MPI library|libmpi\w*\.so[\d.]*: cannot open")
 _DISCOVERS = Pattern(r"mpi_discovery|attempting to detect MPI environment|detect MPI environment")
@@ -14,22 +14,14 @@ _STARTED_OTHERWISE = (
     *(b"mp.spawn", b"multiprocessing", b"init_process_group", b"MASTER_ADDR", b"notebook_launcher", b"ray"),
 )
 
-_MISSING = Text(
-    "The missing module is a consequence; installing it does not cure the launch.",
-    "缺少该模块只是结果，安装它并不能解决启动方式的问题。",
-)
-_BROKEN = Text(
-    "That MPI fails is a consequence; mending it does not cure the launch.",
-    "MPI 出错只是结果，修好它并不能解决启动方式的问题。",
-)
+_MISSING = translated("The missing module is a consequence; installing it does not cure the launch.")
+_BROKEN = translated("That MPI fails is a consequence; mending it does not cure the launch.")
 _LAUNCH_CURE = (
-    Text(
+    translated(
         "Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., torchrun --nproc_per_node 1 "
-        "train.py ..., or accelerate launch --use_deepspeed",
-        "单卡也用启动器：deepspeed --num_gpus 1 train.py ...、torchrun --nproc_per_node 1 train.py ...，或 accelerate "
-        "launch --use_deepspeed",
+        "train.py ..., or accelerate launch --use_deepspeed"
     ),
-    Text("Or leave DeepSpeed out for a single process", "或在单进程时不使用 DeepSpeed"),
+    translated("Or leave DeepSpeed out for a single process"),
 )
 
 
@@ -48,11 +40,9 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             if call is None or call.keyword("auto_mpi_discovery").truth is False:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "python starts {path} without a launcher: {call} finds no RANK and WORLD_SIZE, takes MPI for the "
-                    "launcher, and needs mpi4py.",
-                    "python 不经启动器运行 {path}：{call} 找不到 RANK 与 WORLD_SIZE，会把 MPI 当作启动器，需要 mpi4py"
-                    "。",
+                    "launcher, and needs mpi4py."
                 ).format(path=script.source.path, call=call.name),
                 certainty=Certainty.CERTAIN if run.environment.known_absent("mpi4py") else Certainty.LIKELY,
                 cure=_LAUNCH_CURE,
@@ -87,15 +77,11 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
     def _found(self, found: LoggedError | LineMatch, certainty: Certainty, then: Text) -> Finding:
         return self.log_finding(
             found,
-            Text(
+            translated(
                 "DeepSpeed found none of the launcher's variables (RANK, WORLD_SIZE, MASTER_ADDR ...) and assumed MPI."
-                " {then}",
-                "DeepSpeed 没有找到启动器设置的变量（RANK、WORLD_SIZE、MASTER_ADDR 等），于是把 MPI 当作启动器。{then}",
+                " {then}"
             ).format(then=then),
             cure=_LAUNCH_CURE,
             certainty=certainty,
-            confirm=Text(
-                "The traceback passes deepspeed/comm/comm.py, in mpi_discovery",
-                "调用栈经过 deepspeed/comm/comm.py 的 mpi_discovery",
-            ),
+            confirm=translated("The traceback passes deepspeed/comm/comm.py, in mpi_discovery"),
         )

@@ -7,7 +7,18 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.hazards.facts.launch_facts import is_plain_python
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Findings,
+    Hazard,
+    Launch,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Script,
+    Text,
+    translated,
+)
 
 
 class EnvironmentSetting(msgspec.Struct, frozen=True, eq=False):
@@ -25,17 +36,13 @@ _NOT_SET = Pattern(r"env:// rendezvous: environment variable (\w+) expected, but
 _KEY = Pattern(rf"^'({'|'.join(_SET_BY_LAUNCHERS)})'$")
 _STARTED_OTHERWISE = (b"mp.spawn", b"multiprocessing", b"notebook_launcher", b"import ray", b"mpi_discovery")
 _CURE = (
-    Text(
+    translated(
         "Start it with a launcher, on one GPU too: torchrun --nproc_per_node 8 train.py …, deepspeed train.py …, or "
-        "accelerate launch train.py …",
-        "用启动器启动，单卡也一样：torchrun --nproc_per_node 8 train.py …、deepspeed train.py … 或 accelerate launch "
-        "train.py …",
+        "accelerate launch train.py …"
     ),
-    Text(
+    translated(
         "Where something else starts the processes (srun, a notebook), set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR "
-        "and MASTER_PORT for each of them",
-        "若由其他方式启动进程（srun、notebook），请为每个进程设置 RANK、LOCAL_RANK、WORLD_SIZE、MASTER_ADDR 和 "
-        "MASTER_PORT",
+        "and MASTER_PORT for each of them"
     ),
 )
 
@@ -58,13 +65,12 @@ class DistributedWithoutLauncher(Hazard):
             return
         node, variable = found
         yield self.finding(
-            Text(
-                "python starts {path} without a launcher, so {variable} is not set when the program reads it.",
-                "python 不经启动器运行 {path}，在用到 {variable} 之前没有任何地方设置它。",
+            translated(
+                "python starts {path} without a launcher, so {variable} is not set when the program reads it."
             ).format(path=script.path, variable=variable),
             certainty=Certainty.LIKELY,  # the shell that it is typed in may have them
             cure=_CURE,
-            spans=(launch.place.span(), script.place(node).span(Text("requested here", "在此处用到"))),
+            spans=(launch.place.span(), script.place(node).span(translated("requested here"))),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -91,9 +97,8 @@ class DistributedWithoutLauncher(Hazard):
 
 
 def _cause(variable: str) -> Text:
-    return Text(
-        "Nothing set {variable} for this process, which a launcher does for each process of a distributed run.",
-        "没有任何地方为该进程设置 {variable}：分布式运行中由启动器为每个进程设置。",
+    return translated(
+        "Nothing set {variable} for this process, which a launcher does for each process of a distributed run."
     ).format(variable=variable)
 
 

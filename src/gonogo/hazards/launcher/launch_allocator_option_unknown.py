@@ -1,6 +1,6 @@
 from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.launch_facts import names
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, translated
 
 # The names that the CUDA allocator's parser knows; expandable_segments came with torch 2.1.
 _KNOWN = names(
@@ -39,48 +39,39 @@ class LaunchAllocatorOptionUnknown(Hazard):
                 name = name.strip()
                 since = _SINCE.get(name)
                 right, certainty = "", Certainty.CERTAIN
-                cure = Text("Take the option out, or use a torch that knows it", "去掉该选项，或换用认识它的 torch")
+                cure = translated("Take the option out, or use a torch that knows it")
                 if not colon:
                     wrong, equals, setting = part.partition("=")
                     if equals and wrong.strip() in _KNOWN:
                         right = f"{wrong.strip()}:{setting.strip()}"
-                    what = Text("`{part}` is not written as NAME:VALUE", "`{part}` 没有写成 名称:值").format(part=part)
-                    cure = Text("Write it as NAME:VALUE", "写成 名称:值")
+                    what = translated("`{part}` is not written as NAME:VALUE").format(part=part)
+                    cure = translated("Write it as NAME:VALUE")
                 elif name not in _KNOWN:
                     right = part.replace(name, _MEANT[name], 1) if name in _MEANT else ""
-                    what = Text("no release of torch knows `{name}`", "没有哪个 torch 版本认识 `{name}`").format(
-                        name=name
-                    )
+                    what = translated("no release of torch knows `{name}`").format(name=name)
                     certainty = Certainty.LIKELY
                 elif since is not None and run.environment.within("torch", since) is False:
-                    what = Text(
-                        "`{name}` needs torch {since}, and the run has {version}",
-                        "`{name}` 需要 torch {since}，而运行环境是 {version}",
-                    ).format(name=name, since=since, version=run.environment.version("torch") or "an older one")
-                    cure = Text(
-                        'pip install "torch{since}", or take the option out',
-                        '执行 pip install "torch{since}"，或去掉该选项',
+                    what = translated("`{name}` needs torch {since}, and the run has {version}").format(
+                        name=name, since=since, version=run.environment.version("torch") or "an older one"
                     )
+                    cure = translated('pip install "torch{since}", or take the option out')
                     cure = cure.format(since=since)
                 else:
                     continue
                 if right:
-                    cure = Text("Write {right}", "改为 {right}").format(right=right)
+                    cure = translated("Write {right}").format(right=right)
                 word = _place_of(field, part)
                 yield self.finding(
-                    Text(
-                        "{variable}={value}: {what}; CUDA's first use raises.",
-                        "{variable}={value}：{what}；首次使用 CUDA 时就会报错。",
-                    ).format(variable=variable, value=value, what=what),
+                    translated("{variable}={value}: {what}; CUDA's first use raises.").format(
+                        variable=variable, value=value, what=what
+                    ),
                     certainty=certainty,
                     cure=cure,
                     spans=(
                         word.span() if word is not None else field.span(),
                         run.environment.field("torch").span() if since else None,
                     ),
-                    fixes=self.fix(
-                        Text("write {right}", "改为 {right}").format(right=right), word.edit(right), safe=False
-                    )
+                    fixes=self.fix(translated("write {right}").format(right=right), word.edit(right), safe=False)
                     if right and word is not None
                     else None,
                 )

@@ -4,16 +4,16 @@ import msgspec
 
 from gonogo.evidence.source_file import Place
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, line_at, lines_from
-from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _OPTION = Pattern(r"^[ \t]*-{1,2}[A-Za-z][\w-]*(?:[= \t\\]|$)")
 _BACKSLASH_AND_BLANKS = Pattern(r"\\[ \t]+$")
-_EMPTY_LINE = Text("an empty line stands inside it", "中间有一个空行")
-_COMMENT_LINE = Text("a comment line stands inside it", "中间有一行注释")
-_COMMENT_AFTER = Text("a comment follows its backslash", "反斜杠后有注释")
-_COMMENT_AT_END = Text("a comment stands at its end", "行末有注释")
-_BLANKS = Text("blanks follow its backslash", "反斜杠后有空格")
-_NO_BACKSLASH = Text("it has no backslash at its end", "行末没有反斜杠")
+_EMPTY_LINE = translated("an empty line stands inside it")
+_COMMENT_LINE = translated("a comment line stands inside it")
+_COMMENT_AFTER = translated("a comment follows its backslash")
+_COMMENT_AT_END = translated("a comment stands at its end")
+_BLANKS = translated("blanks follow its backslash")
+_NO_BACKSLASH = translated("it has no backslash at its end")
 
 
 class _Break(msgspec.Struct, frozen=True):
@@ -40,13 +40,11 @@ class LaunchBrokenContinuation(Hazard):
             return
         first = breaks[0]
         edits = list(_merge_edits(edit for one in breaks for edit in one.edits))
-        cut_off = Text("cut off: runs as the command `{word}`", "被截断：会作为命令 `{word}` 执行")
+        cut_off = translated("cut off: runs as the command `{word}`")
         yield self.finding(
-            Text(
+            translated(
                 "The command ends on line {line}: {what}. `{word}` on line {next} then runs as a command (“command not "
-                "found”), and the program never gets it{more}.",
-                "命令在第 {line} 行结束：{what}。于是第 {next} 行的 `{word}` 被当作命令执行（“command not found”），程"
-                "序得不到该选项{more}。",
+                "found”), and the program never gets it{more}."
             ).format(
                 line=first.place.line,
                 what=first.what,
@@ -56,10 +54,9 @@ class LaunchBrokenContinuation(Hazard):
                 if len(breaks) > 1
                 else "",
             ),
-            cure=Text(
+            cure=translated(
                 "End every line of the command but the last in a lone backslash, with nothing after it, and put "
-                "comments above the command",
-                "除最后一行外，命令的每行都以单独的反斜杠结尾，其后不留任何字符；注释放到命令上方",
+                "comments above the command"
             ),
             spans=tuple(
                 span
@@ -70,8 +67,7 @@ class LaunchBrokenContinuation(Hazard):
                 )
             ),
             fixes=self.fix(
-                Text("join the command's lines again", "重新连接命令的各行"),
-                *(edits if len(edits) <= _MOST_MENDED else ()),
+                translated("join the command's lines again"), *(edits if len(edits) <= _MOST_MENDED else ())
             ),
         )
 

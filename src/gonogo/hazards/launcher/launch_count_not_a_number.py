@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN
-from gonogo.hazards.rule import Field, Findings, Fix, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Field, Findings, Fix, Hazard, Launch, Run, translated
 
 _COUNTS = {
     **dict.fromkeys(TORCHRUN, ("master_port", "max_restarts", "nnodes", "node_rank", "nproc_per_node")),
@@ -29,28 +29,20 @@ class LaunchCountNotANumber(Hazard):
                 place = launch.launcher_options.place_of(name)
                 if place is not None:
                     include = f"--include localhost:{','.join(gpus)}"
-                    title = Text("name the GPUs: {include}", "指定 GPU：{include}").format(include=include)
+                    title = translated("name the GPUs: {include}").format(include=include)
                     fixes = (self.fix(title, place.edit(include), safe=False),)
             yield self.finding(
-                Text(
-                    "--{name} is given {value}: {launcher} takes a number there, and stops.",
-                    "--{name} 得到 {value}：{launcher} 在此处只接受数字，会直接退出。",
-                ).format(
-                    name=name, value=f"`{value}`" if value else Text("no value", "空值"), launcher=launch.launcher
+                translated("--{name} is given {value}: {launcher} takes a number there, and stops.").format(
+                    name=name, value=f"`{value}`" if value else translated("no value"), launcher=launch.launcher
                 ),
                 cure=(
-                    Text(
-                        "Name the GPUs with {which}, or give their number: --{name} {count}",
-                        "用 {which} 指定 GPU，或只写数目：--{name} {count}",
-                    ).format(
+                    translated("Name the GPUs with {which}, or give their number: --{name} {count}").format(
                         name=name,
                         count=len(gpus),
                         which=f"{_WHICH.get(launch.launcher, 'CUDA_VISIBLE_DEVICES=')}{','.join(gpus)}",
                     )
                     if len(gpus) > 1
-                    else Text(
-                        "Give --{name} its number: --{name} 8 {value}", "给 --{name} 写上数字：--{name} 8 {value}"
-                    ).format(name=name, value=value)
+                    else translated("Give --{name} its number: --{name} 8 {value}").format(name=name, value=value)
                 ),
                 spans=field.span() or launch.place.span(),
                 fixes=fixes,

@@ -1,7 +1,7 @@
 import re
 
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
 
 
 class LaunchCrlfLineEnds(Hazard):
@@ -17,22 +17,17 @@ class LaunchCrlfLineEnds(Hazard):
         # The file's first such line, by which all launches in it have one finding.
         first = source.place(source.data.rfind(b"\n", 0, places[0].start) + 1, places[0].end)
         yield self.finding(
-            Text(
+            translated(
                 "{count} lines of {path} end in a carriage return (\\r\\n). The shell takes it for a part of the last "
-                "word of each line, and a backslash before it continues nothing.",
-                "{path} 有 {count} 行以回车结尾（\\r\\n）。shell 会把它当作每行最后一个词的一部分，其前的反斜杠也不再续"
-                "行。",
+                "word of each line, and a backslash before it continues nothing."
             ).format(count=len(places), path=source.path),
-            cure=Text(
-                "Give the file Unix line ends: sed -i 's/\\r$//' {path}", "改为 Unix 换行：sed -i 's/\\r$//' {path}"
-            ).format(path=source.path),
+            cure=translated("Give the file Unix line ends: sed -i 's/\\r$//' {path}").format(path=source.path),
             certainty=Certainty.CERTAIN if _matters(launch, len(places)) else Certainty.POSSIBLE,
             spans=(first.span(), launch.place.span()),
-            confirm=Text(
-                "The last word of the command is one that a carriage return spoils, a file's name for one",
-                "命令的最后一个词会因回车而失效，例如文件名",
+            confirm=translated(
+                "The last word of the command is one that a carriage return spoils, a file's name for one"
             ),
-            fixes=self.fix(Text("take the carriage returns out", "去掉回车符"), *(place.edit("") for place in places)),
+            fixes=self.fix(translated("take the carriage returns out"), *(place.edit("") for place in places)),
         )
 
 

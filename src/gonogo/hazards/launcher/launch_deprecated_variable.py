@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.launch_facts import name_place
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
 # Old names, the new ones, the package that reads them, and the releases that know the new one.
 _RENAMED = {
@@ -27,21 +27,19 @@ class LaunchDeprecatedVariable(Hazard):
                 continue
             word = name_place(field, name)
             yield self.finding(
-                Text(
-                    "{name} is the old name of {new} ({package} {since}).",
-                    "{name} 是 {new} 的旧名称（{package} {since}）。",
-                ).format(name=name, new=new, package=package, since=since),
+                translated("{name} is the old name of {new} ({package} {since}).").format(
+                    name=name, new=new, package=package, since=since
+                ),
                 severity=Severity.NOTE,
                 cure=(
-                    Text("Write {new}", "改为 {new}").format(new=new)
+                    translated("Write {new}").format(new=new)
                     if name in _SAME_MEANING
-                    else Text(
-                        "Set {new} to the folder that is to hold the caches (models are in its folder hub)",
-                        "把 {new} 设为存放缓存的目录（模型位于其中的 hub 目录）",
+                    else translated(
+                        "Set {new} to the folder that is to hold the caches (models are in its folder hub)"
                     ).format(new=new)
                 ),
                 spans=field.span(),
-                fixes=self.fix(Text("write {name}", "改为 {name}").format(name=new), word.edit(new))
+                fixes=self.fix(translated("write {name}").format(name=new), word.edit(new))
                 if known and name in _SAME_MEANING and word is not None
                 else None,
             )

@@ -1,32 +1,24 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Text, translated
 
-_FORCED = Text("Set FORCE_TORCHRUN=1 for the command", "为该命令设置 FORCE_TORCHRUN=1")
+_FORCED = translated("Set FORCE_TORCHRUN=1 for the command")
 _REFUSALS = (
     (
         Pattern(r"Please use `?FORCE_TORCHRUN=1`? to launch"),
-        Text(
-            "One process was started without torchrun, and DeepSpeed is configured.",
-            "只启动了一个进程，没有经过 torchrun，却配置了 DeepSpeed。",
-        ),
+        translated("One process was started without torchrun, and DeepSpeed is configured."),
         _FORCED,
     ),
     (
         Pattern(
             r"DeepSpeed is not compatible with (?:MP\b|`?device_map)|with vLLM is not compatible with `?device_map"
         ),
-        Text(
+        translated(
             "Fewer processes were started than GPUs are visible: NPROC_PER_NODE is not set where the command runs, or "
-            "is too small, so ms-swift spreads the model over the GPUs of a process.",
-            "启动的进程少于可见的 GPU：运行命令的环境中没有设置 NPROC_PER_NODE 或其值过小，ms-swift 于是把模型分散到"
-            "一个进程的多张 GPU 上。",
+            "is too small, so ms-swift spreads the model over the GPUs of a process."
         ),
-        Text(
-            "Set NPROC_PER_NODE to the number of visible GPUs for the command, on every node",
-            "为该命令把 NPROC_PER_NODE 设为可见 GPU 数，每个节点都要设置",
-        ),
+        translated("Set NPROC_PER_NODE to the number of visible GPUs for the command, on every node"),
     ),
 )
 """What LLaMA-Factory and ms-swift say, why, and the cure."""
@@ -50,11 +42,9 @@ class LaunchFrameworkOneProcess(Hazard):
             yield from self._of_swift(launch, visible)
         elif launch.variable("FORCE_TORCHRUN").absent and visible is not None and len(visible) == 1:
             yield self.finding(
-                Text(
+                translated(
                     "One GPU is visible (CUDA_VISIBLE_DEVICES={gpu}), so llamafactory-cli starts no torchrun, and "
-                    "raises “Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training”.",
-                    "只可见一张 GPU（CUDA_VISIBLE_DEVICES={gpu}），llamafactory-cli 不会调用 torchrun，会报 “Please "
-                    "use `FORCE_TORCHRUN=1` to launch DeepSpeed training”。",
+                    "raises “Please use `FORCE_TORCHRUN=1` to launch DeepSpeed training”."
                 ).format(gpu=visible[0]),
                 cure=_FORCED,
                 spans=(launch.place.span(), launch.deepspeed_config.span(), launch.visible_devices.span()),
@@ -74,21 +64,20 @@ class LaunchFrameworkOneProcess(Hazard):
             return
         count = len(visible) if visible is not None else None
         yield self.finding(
-            Text(
-                "{visible}, and {given}: ms-swift raises “DeepSpeed is not compatible with `device_map`”.",
-                "{visible}，而{given}：ms-swift 会报 “DeepSpeed is not compatible with `device_map`”。",
+            translated(
+                "{visible}, and {given}: ms-swift raises “DeepSpeed is not compatible with `device_map`”."
             ).format(
                 visible=Text(f"{count} GPUs are visible", f"可见 {count} 张 GPU")
                 if count
-                else Text("Several GPUs may be visible", "可能可见多张 GPU"),
-                given=Text("NPROC_PER_NODE is not set", "没有设置 NPROC_PER_NODE")
+                else translated("Several GPUs may be visible"),
+                given=translated("NPROC_PER_NODE is not set")
                 if each.absent
                 else Text(f"NPROC_PER_NODE is {processes}", f" NPROC_PER_NODE 为 {processes}"),
             ),
             certainty=Certainty.CERTAIN if count else Certainty.POSSIBLE,
-            cure=Text(
-                "Set NPROC_PER_NODE={count}, one process per GPU", "设置 NPROC_PER_NODE={count}，每张 GPU 一个进程"
-            ).format(count=count or Text("the number of GPUs", "GPU 数")),
+            cure=translated("Set NPROC_PER_NODE={count}, one process per GPU").format(
+                count=count or translated("the number of GPUs")
+            ),
             spans=(
                 launch.place.span() if each.absent else each.span(),
                 launch.deepspeed_config.span(),
@@ -98,5 +87,5 @@ class LaunchFrameworkOneProcess(Hazard):
         )
 
     def _setting(self, launch: Launch, name: str, value: str) -> Fix | None:
-        title = Text("set {name}={value}", "设置 {name}={value}").format(name=name, value=value)
+        title = translated("set {name}={value}").format(name=name, value=value)
         return self.fix(title, launch.setting_variable(name, value), safe=False) if launch.source.writable else None

@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
 
 
 class LaunchFsdpConfigWithDeepspeed(Hazard):
@@ -18,17 +18,11 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
             return
         place = launch.options.place_of("deepspeed")
         yield self.finding(
-            Text(
-                "accelerate launch turns FSDP on ({where}), and the program gets --deepspeed {config}.",
-                "accelerate launch 启用了 FSDP（{where}），而程序得到 --deepspeed {config}。",
-            ).format(
+            translated("accelerate launch turns FSDP on ({where}), and the program gets --deepspeed {config}.").format(
                 where="--use_fsdp" if "use_fsdp" in options else "distributed_type: FSDP",
                 config=field.value if isinstance(field.value, str) else "",
             ),
             certainty=Certainty.LIKELY,
-            cure=Text(
-                "Use an accelerate config with distributed_type: DEEPSPEED, or take --deepspeed out",
-                "使用 distributed_type: DEEPSPEED 的 accelerate 配置，或去掉 --deepspeed",
-            ),
+            cure=translated("Use an accelerate config with distributed_type: DEEPSPEED, or take --deepspeed out"),
             spans=(place.span() if place else launch.place.span(), own.span()),
         )

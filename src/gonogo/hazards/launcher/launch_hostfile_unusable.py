@@ -5,7 +5,7 @@ from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.finding.errors import UserError
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Severity, Text, translated
 
 _ENTRY = Pattern(r"^(\S+)\s+slots=(\d+)")
 
@@ -40,10 +40,7 @@ class LaunchHostfileUnusable(Hazard):
         place = options.place_of("hostfile")
         for line, what in problems[:1]:
             yield self.finding(
-                Text(
-                    "{path}, line {line}: {what}; the launcher raises and starts nothing{more}.",
-                    "{path} 第 {line} 行：{what}；启动器会报错，不启动任何进程{more}。",
-                ).format(
+                translated("{path}, line {line}: {what}; the launcher raises and starts nothing{more}.").format(
                     path=path,
                     line=line.line,
                     what=what,
@@ -51,15 +48,13 @@ class LaunchHostfileUnusable(Hazard):
                     if len(problems) > 1
                     else "",
                 ),
-                cure=Text("Write each line as NAME slots=N, each name once", "每行写成 名称 slots=N，名称不重复"),
+                cure=translated("Write each line as NAME slots=N, each name once"),
                 spans=(*(one.span(label) for one, label in problems), place.span() if place else None),
             )
         if not problems and not hosts:
             yield self.finding(
-                Text("{path} names no host; the launcher raises.", "{path} 没有列出任何主机；启动器会报错。").format(
-                    path=path
-                ),
-                cure=Text("Write a line for each node: worker-0 slots=8", "每个节点写一行：worker-0 slots=8"),
+                translated("{path} names no host; the launcher raises.").format(path=path),
+                cure=translated("Write a line for each node: worker-0 slots=8"),
                 spans=(place.span() if place else None, source.place(0, 0).span()),
             )
         elif not problems:
@@ -68,43 +63,32 @@ class LaunchHostfileUnusable(Hazard):
     def _without(self, launch: Launch, nodes: int) -> Finding:
         place = launch.launcher_options.place_of("num_nodes")
         return self.finding(
-            Text(
+            translated(
                 "--num_nodes {nodes} without --hostfile: unless /job/hostfile is there, the launcher raises “Num nodes "
-                "is >1 but no extra nodes available via hostfile”.",
-                "--num_nodes {nodes} 但没有 --hostfile：除非存在 /job/hostfile，否则启动器会报 “Num nodes is >1 but no "
-                "extra nodes available via hostfile”。",
+                "is >1 but no extra nodes available via hostfile”."
             ).format(nodes=nodes),
             certainty=Certainty.LIKELY,
-            cure=Text(
-                "Name a hostfile with a line for each node (worker-0 slots=8): --hostfile hostfile",
-                "指定 hostfile，每个节点一行（worker-0 slots=8）：--hostfile hostfile",
-            ),
+            cure=translated("Name a hostfile with a line for each node (worker-0 slots=8): --hostfile hostfile"),
             spans=place.span() if place else None,
-            confirm=Text("/job/hostfile is not on the launching node", "启动节点上没有 /job/hostfile"),
+            confirm=translated("/job/hostfile is not on the launching node"),
         )
 
     def _missing(self, launch: Launch, path: str, nodes: int | None) -> Finding:
         place = launch.launcher_options.place_of("hostfile")
         several = nodes is not None and nodes > 1
         return self.finding(
-            Text(
-                "{path} is not in {folder}. The launcher only warns and {then}.",
-                "{folder} 中没有 {path}。启动器只给出警告，{then}。",
-            ).format(
+            translated("{path} is not in {folder}. The launcher only warns and {then}.").format(
                 path=path,
                 folder=launch.cwd.name or "/",
                 then=Text(f"then raises, since --num_nodes is {nodes}", f"随后因 --num_nodes 为 {nodes} 而报错")
                 if several
-                else Text("trains with this node's GPUs alone", "只用本节点的 GPU 训练"),
+                else translated("trains with this node's GPUs alone"),
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if several else Severity.WARNING,
-            cure=Text(
-                "Put the hostfile there, or take --hostfile out for one node",
-                "把 hostfile 放到该处；单节点则去掉 --hostfile",
-            ),
+            cure=translated("Put the hostfile there, or take --hostfile out for one node"),
             spans=place.span() if place else None,
-            confirm=Text("The file is not made before the launch either", "该文件在启动前也不会生成"),
+            confirm=translated("The file is not made before the launch either"),
         )
 
     def _beyond(self, launch: Launch, hosts: dict[str, int], path: str) -> Findings:
@@ -113,12 +97,11 @@ class LaunchHostfileUnusable(Hazard):
         nodes = whole_number(options.get("num_nodes"))
         if nodes is not None and nodes > len(hosts) and place is not None:
             yield self.finding(
-                Text(
-                    "--num_nodes {nodes}, but {path} names {count} host(s): the run uses {count}.",
-                    "--num_nodes {nodes}，而 {path} 只列出 {count} 台主机：训练只用 {count} 台。",
-                ).format(nodes=nodes, path=path, count=len(hosts)),
+                translated("--num_nodes {nodes}, but {path} names {count} host(s): the run uses {count}.").format(
+                    nodes=nodes, path=path, count=len(hosts)
+                ),
                 severity=Severity.WARNING,
-                cure=Text("Add the other hosts to {path}", "在 {path} 中补上其余主机").format(path=path),
+                cure=translated("Add the other hosts to {path}").format(path=path),
                 spans=place.span(),
             )
         gpus = whole_number(options.get("num_gpus", "num_accelerators"))
@@ -127,12 +110,11 @@ class LaunchHostfileUnusable(Hazard):
         if fewer and place is not None:
             listed = ", ".join(f"{name} slots={slots}" for name, slots in fewer.items())
             yield self.finding(
-                Text(
-                    "--num_gpus {gpus} starts {gpus} ranks on each host, though {path} gives fewer: {listed}.",
-                    "--num_gpus {gpus} 会在每台主机启动 {gpus} 个 rank，而 {path} 给出的更少：{listed}。",
+                translated(
+                    "--num_gpus {gpus} starts {gpus} ranks on each host, though {path} gives fewer: {listed}."
                 ).format(gpus=gpus, path=path, listed=listed),
                 certainty=Certainty.LIKELY,
-                cure=Text("Make --num_gpus and the slots agree", "使 --num_gpus 与 slots 一致"),
+                cure=translated("Make --num_gpus and the slots agree"),
                 spans=place.span(),
             )
         for name in ("include", "exclude"):
@@ -142,10 +124,9 @@ class LaunchHostfileUnusable(Hazard):
             if wrong is not None and place is not None:
                 what, cure = wrong
                 yield self.finding(
-                    Text(
-                        "--{name} {text}: {wrong}, says {path}; the launcher raises.",
-                        "--{name} {text}：按 {path}，{wrong}；启动器会报错。",
-                    ).format(name=name, text=text, wrong=what, path=path),
+                    translated("--{name} {text}: {wrong}, says {path}; the launcher raises.").format(
+                        name=name, text=text, wrong=what, path=path
+                    ),
                     cure=cure.format(path=path),
                     spans=place.span(),
                 )

@@ -1,7 +1,7 @@
 from functools import lru_cache
 
 from gonogo.hazards.facts.shell_lines import is_shell_script, lines_from
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
 
 _USED = Pattern(r"\$\{?([A-Za-z_]\w{2,})(\}|\b)")
 _SET = Pattern(
@@ -33,20 +33,17 @@ class LaunchMisspeltShellVariable(Hazard):
                 word = line.place(match.start(1), match.end(1))
                 at = source.data.find(meant.encode())
                 yield self.finding(
-                    Text(
+                    translated(
                         "${name} is set nowhere in {path}; {meant} is, on line {line}. The shell puts nothing in its "
-                        "place.",
-                        "{path} 中没有给 ${name} 赋值；第 {line} 行赋值的是 {meant}。shell 会把它替换为空。",
+                        "place."
                     ).format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
                     certainty=Certainty.LIKELY,
-                    cure=Text("Write ${meant}", "改为 ${meant}").format(meant=meant),
+                    cure=translated("Write ${meant}").format(meant=meant),
                     spans=(
-                        word.span(Text("set nowhere", "没有赋值")),
-                        source.place(at, at + len(meant)).span(Text("set here", "在此赋值")),
+                        word.span(translated("set nowhere")),
+                        source.place(at, at + len(meant)).span(translated("set here")),
                     ),
-                    fixes=self.fix(
-                        Text("write ${name}", "改为 ${name}").format(name=meant), word.edit(meant), safe=False
-                    ),
+                    fixes=self.fix(translated("write ${name}").format(name=meant), word.edit(meant), safe=False),
                 )
             if not line.continues and line.end >= launch.place.end:
                 return

@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.launch_facts import name_place
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
 
 def _by_spelling(meant: dict[str, str]) -> dict[str, str]:
@@ -68,14 +68,13 @@ class LaunchMisspeltVariable(Hazard):
                 continue
             word = name_place(field, name)
             yield self.finding(
-                Text(
-                    "{name}={value} has no effect: no program reads {name}. {meant} is the name.",
-                    "{name}={value} 不起作用：没有程序读取 {name}。正确的名称是 {meant}。",
-                ).format(name=name, value=field.get("…"), meant=meant),
+                translated("{name}={value} has no effect: no program reads {name}. {meant} is the name.").format(
+                    name=name, value=field.get("…"), meant=meant
+                ),
                 severity=Severity.WARNING,
-                cure=Text("Write {meant}", "改为 {meant}").format(meant=meant),
-                spans=field.span(Text("no program reads this name", "没有程序读取此名称")),
-                fixes=self.fix(Text("write {name}", "改为 {name}").format(name=meant), word.edit(meant), safe=False)
+                cure=translated("Write {meant}").format(meant=meant),
+                spans=field.span(translated("no program reads this name")),
+                fixes=self.fix(translated("write {name}").format(name=meant), word.edit(meant), safe=False)
                 if word is not None and not launch.variable(meant).known
                 else None,
             )

@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.paths import is_file
 from gonogo.hazards.facts.launch_facts import TORCHRUN
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
 
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "accelerate-launch", "swift", "llamafactory-cli"})
 _INTERPRETERS = frozenset({"python", "python3"})
@@ -23,23 +23,18 @@ class LaunchNestedLaunchers(Hazard):
             return
         count = whole_number(launch.processes_per_node)
         yield self.finding(
-            Text(
-                "{launcher} starts `{program}` itself in each of its {count}processes: they multiply.",
-                "{launcher} 会在它的{count}进程中各启动一次 `{program}`：进程数成倍增加。",
-            ).format(launcher=launch.launcher, program=program, count=_count(count))
+            translated("{launcher} starts `{program}` itself in each of its {count}processes: they multiply.").format(
+                launcher=launch.launcher, program=program, count=_count(count)
+            )
             if without_python
-            else Text(
-                "{launcher} takes `{program}` for the Python file to run: “can't open file '{program}'”.",
-                "{launcher} 把 `{program}` 当作要运行的 Python 文件：“can't open file '{program}'”。",
+            else translated(
+                "{launcher} takes `{program}` for the Python file to run: “can't open file '{program}'”."
             ).format(launcher=launch.launcher, program=program),
             cure=(
-                Text("Keep one launcher: take `{program}` out", "只保留一个启动器：去掉 `{program}`").format(
-                    program=program
-                )
+                translated("Keep one launcher: take `{program}` out").format(program=program)
                 if program in _INTERPRETERS
-                else Text(
-                    "Keep one launcher, {launcher} or {program}, with the number of processes{number}",
-                    "只保留一个启动器：{launcher} 或 {program}，并给出进程数{number}",
+                else translated(
+                    "Keep one launcher, {launcher} or {program}, with the number of processes{number}"
                 ).format(
                     launcher=launch.launcher,
                     program=program,

@@ -1,12 +1,11 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, slurm_number, under_srun
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
 
 _OF_A_TASK = ("SLURM_NODEID", "SLURM_PROCID")
 
-_WITHOUT_RANKS = Text(
-    "Or take it out, and let the nodes agree on their ranks: --rdzv_backend c10d --rdzv_endpoint HOST:29500",
-    "或去掉它，由各节点自行商定编号：--rdzv_backend c10d --rdzv_endpoint 主机:29500",
+_WITHOUT_RANKS = translated(
+    "Or take it out, and let the nodes agree on their ranks: --rdzv_backend c10d --rdzv_endpoint HOST:29500"
 )
 
 
@@ -35,21 +34,17 @@ class LaunchNodeRankSameEverywhere(Hazard):
         if not (direct and variable) and constant is None:
             return
         yield self.finding(
-            Text(
+            translated(
                 "--{name} ${variable} is expanded by the batch script, on the first node, before srun starts the "
-                "{nodes} nodes: all of them get 0.",
-                "--{name} ${variable} 在 srun 启动 {nodes} 个节点之前，就由第一个节点上的批处理脚本展开了：所有节点都得"
-                "到 0。",
+                "{nodes} nodes: all of them get 0."
             ).format(name=name, variable=variable, nodes=nodes)
             if variable
-            else Text(
-                "srun starts this on {nodes} nodes, and every one of them gets --{name} {rank}.",
-                "srun 在 {nodes} 个节点上启动此命令，每个节点都得到 --{name} {rank}。",
-            ).format(name=name, rank=constant, nodes=nodes),
+            else translated("srun starts this on {nodes} nodes, and every one of them gets --{name} {rank}.").format(
+                name=name, rank=constant, nodes=nodes
+            ),
             cure=(
-                Text(
-                    "Let each node's shell expand it: srun bash -c '... --{name} $SLURM_NODEID ...', in single quotes",
-                    "让每个节点的 shell 自行展开：srun bash -c '... --{name} $SLURM_NODEID ...'，用单引号",
+                translated(
+                    "Let each node's shell expand it: srun bash -c '... --{name} $SLURM_NODEID ...', in single quotes"
                 ).format(name=name),
                 *((_WITHOUT_RANKS,) if name == "node_rank" else ()),
             ),
@@ -65,15 +60,11 @@ class LaunchNodeRankSameEverywhere(Hazard):
         if older and not launch.variable("RANK").absent:
             return  # earlier releases read RANK
         yield self.finding(
-            Text(
-                "NNODES={nodes} without NODE_RANK: {launcher} starts torchrun as node 0 on every one of them.",
-                "NNODES={nodes} 但没有 NODE_RANK：{launcher} 在每个节点上都以节点 0 启动 torchrun。",
+            translated(
+                "NNODES={nodes} without NODE_RANK: {launcher} starts torchrun as node 0 on every one of them."
             ).format(nodes=nodes, launcher=launch.launcher),
             certainty=Certainty.LIKELY,
-            cure=Text(
-                "Set NODE_RANK=0 on the node of MASTER_ADDR, 1 on the next, and so on",
-                "在 MASTER_ADDR 所在节点设 NODE_RANK=0，下一个节点设 1，依此类推",
-            ),
+            cure=translated("Set NODE_RANK=0 on the node of MASTER_ADDR, 1 on the next, and so on"),
             spans=(field.span() or launch.place.span(), launch.place.span()),
-            confirm=Text("The environment does not set NODE_RANK either", "环境中也没有设置 NODE_RANK"),
+            confirm=translated("The environment does not set NODE_RANK either"),
         )

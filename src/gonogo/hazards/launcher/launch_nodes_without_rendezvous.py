@@ -1,28 +1,20 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, is_loopback, under_srun
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Run, Text, translated
 
-_HOST = Text("HOST", "主机")
-_UNDER_SLURM = Text(
-    'Under slurm: HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-    'slurm 下：主机=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-)
+_HOST = translated("HOST")
+_UNDER_SLURM = translated('Under slurm: HOST=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)')
 
 
 def _one_address(launch: Launch, host: str | Text = _HOST) -> tuple[Text, ...]:
     """The cure for the launcher at hand: one node's address, the same for all."""
     if launch.launcher in TORCHRUN:
-        cure = Text(
+        cure = translated(
             "Give all nodes the address of one of them: --rdzv_backend c10d --rdzv_endpoint {host}:29500, or "
-            "--master_addr {host} --master_port 29500 with each node's own --node_rank",
-            "给所有节点同一个节点的地址：--rdzv_backend c10d --rdzv_endpoint {host}:29500，或 --master_addr {host} "
-            "--master_port 29500，并给每个节点各自的 --node_rank",
+            "--master_addr {host} --master_port 29500 with each node's own --node_rank"
         )
     else:
-        cure = Text(
-            "Give all nodes the address of one of them: MASTER_ADDR={host}",
-            "给所有节点同一个节点的地址：MASTER_ADDR={host}",
-        )
+        cure = translated("Give all nodes the address of one of them: MASTER_ADDR={host}")
     return (cure.format(host=host), *((_UNDER_SLURM,) if launch.slurm and host is _HOST else ()))
 
 
@@ -39,15 +31,14 @@ class LaunchNodesWithoutRendezvous(Hazard):
             span = launch.variable("NNODES").span(Text(f"{nodes} nodes", f"{nodes} 个节点"))
             if address.absent:
                 yield self.finding(
-                    Text(
+                    translated(
                         "NNODES={nodes} without MASTER_ADDR: each node's torchrun meets at 127.0.0.1, that is on "
-                        "itself.",
-                        "NNODES={nodes} 但没有 MASTER_ADDR：各节点的 torchrun 都在 127.0.0.1（即自己）汇合。",
+                        "itself."
                     ).format(nodes=nodes),
                     certainty=Certainty.LIKELY,
                     cure=_one_address(launch),
                     spans=(launch.place.span(), span),
-                    confirm=Text("MASTER_ADDR is not in the environment either", "环境中也没有 MASTER_ADDR"),
+                    confirm=translated("MASTER_ADDR is not in the environment either"),
                 )
             elif address.string and is_loopback(address.string):
                 yield from self._loopback(
@@ -63,17 +54,12 @@ class LaunchNodesWithoutRendezvous(Hazard):
         if options.get("standalone").known:
             place = options.place_of("standalone")
             yield self.finding(
-                Text(
+                translated(
                     "--standalone with --nnodes {nodes}: each node meets at localhost with its own identifier, "
-                    "and waits for the others, which never come.",
-                    "--standalone 与 --nnodes {nodes} 同时使用：每个节点以自己的标识在 localhost 汇合，永远等不到其余 "
-                    "{others} 个节点。",
+                    "and waits for the others, which never come."
                 ).format(nodes=nodes, others=nodes - 1),
                 cure=(
-                    Text(
-                        "Take --standalone out, and name one node as the meeting place",
-                        "去掉 --standalone，指定一个节点作为汇合点",
-                    ),
+                    translated("Take --standalone out, and name one node as the meeting place"),
                     *_one_address(launch),
                 ),
                 spans=(place.span() if place else None, count),
@@ -91,31 +77,23 @@ class LaunchNodesWithoutRendezvous(Hazard):
             return
         exported = launch.variable("MASTER_ADDR")
         yield self.finding(
-            Text(
+            translated(
                 "--nnodes {nodes} without --master_addr or --rdzv_endpoint: torchrun meets at 127.0.0.1, on each node "
-                "itself{ignored}.",
-                "--nnodes {nodes} 但没有 --master_addr 或 --rdzv_endpoint：torchrun 在 127.0.0.1 汇合，即各节点自己"
-                "{ignored}。",
+                "itself{ignored}."
             ).format(
-                nodes=nodes,
-                ignored=Text("; torchrun does not read MASTER_ADDR", "；torchrun 不读取 MASTER_ADDR")
-                if not exported.absent
-                else "",
+                nodes=nodes, ignored=translated("; torchrun does not read MASTER_ADDR") if not exported.absent else ""
             ),
             certainty=Certainty.LIKELY,
             cure=_one_address(launch, _HOST if exported.absent else '"$MASTER_ADDR"'),
-            spans=(
-                count,
-                exported.span(Text("not read by torchrun", "torchrun 不读取")) if not exported.absent else None,
-            ),
+            spans=(count, exported.span(translated("not read by torchrun")) if not exported.absent else None),
             fixes=self.fix(
-                Text("hand MASTER_ADDR on to torchrun", "把 MASTER_ADDR 传给 torchrun"),
+                translated("hand MASTER_ADDR on to torchrun"),
                 options.adding('--master_addr="$MASTER_ADDR"'),
                 safe=False,
             )
             if not exported.absent and options.can_edit("nnodes")
             else None,
-            confirm=Text("Nothing outside the script sets PET_MASTER_ADDR", "脚本之外没有设置 PET_MASTER_ADDR"),
+            confirm=translated("Nothing outside the script sets PET_MASTER_ADDR"),
         )
 
     def _loopback(self, launch: Launch, address: Field, name: str, rank: int | None, nodes: int) -> Findings:
@@ -124,10 +102,9 @@ class LaunchNodesWithoutRendezvous(Hazard):
             return
         assumed = address.reason is not None
         yield self.finding(
-            Text(
+            translated(
                 "{name} is {address} with {nodes} nodes: on every node that is the node itself, so the nodes never "
-                "meet.",
-                "{nodes} 个节点而 {name} 为 {address}：在每个节点上都指向自己，节点之间永远无法汇合。",
+                "meet."
             ).format(name=name, address=address.value, nodes=nodes),
             certainty=Certainty.CERTAIN if everywhere and not assumed else Certainty.LIKELY,
             cure=_one_address(launch),

@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Severity, Text, translated
 
 
 class LaunchOneThreadForOffload(Hazard):
@@ -22,12 +22,11 @@ class LaunchOneThreadForOffload(Hazard):
         if "bind_cores_to_rank" in launch.launcher_options:
             return
         yield self.finding(
-            Text(
-                "The optimizer is offloaded to {device}, and its updates run with one thread per rank: {why}.",
-                "优化器卸载到 {device}，每个 rank 只用一个线程更新：{why}。",
+            translated(
+                "The optimizer is offloaded to {device}, and its updates run with one thread per rank: {why}."
             ).format(
                 device=device.value,
-                why=Text("OMP_NUM_THREADS=1", "OMP_NUM_THREADS=1")
+                why=translated("OMP_NUM_THREADS=1")
                 if explicit
                 else Text(
                     f"{launch.launcher} sets OMP_NUM_THREADS=1 where nothing else does",
@@ -36,9 +35,8 @@ class LaunchOneThreadForOffload(Hazard):
             ),
             certainty=Certainty.CERTAIN if explicit else Certainty.LIKELY,
             severity=Severity.WARNING if explicit else Severity.NOTE,
-            cure=Text(
-                "Set OMP_NUM_THREADS to the node's cores divided by its ranks{ranks}",
-                "把 OMP_NUM_THREADS 设为节点核数除以 rank 数{ranks}",
-            ).format(ranks=Text(f" ({processes})", f"（{processes}）") if processes else ""),
+            cure=translated("Set OMP_NUM_THREADS to the node's cores divided by its ranks{ranks}").format(
+                ranks=Text(f" ({processes})", f"（{processes}）") if processes else ""
+            ),
             spans=(threads.span() if explicit else launch.place.span(), device.span()),
         )

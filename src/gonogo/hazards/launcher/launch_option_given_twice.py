@@ -1,6 +1,6 @@
 from gonogo.evidence.launch.command_line import CommandOptions
 from gonogo.hazards.facts.launch_facts import names
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text, translated
 
 # Options of TrainingArguments, of trainers and of the frameworks that take one value: the last one counts.
 _ONE_VALUE = names(
@@ -34,15 +34,12 @@ class LaunchOptionGivenTwice(Hazard):
                 continue  # a variable that the script appends to
             given = [f"--{name} {value}" for value in dict.fromkeys(values)]
             yield self.finding(
-                Text(
-                    "--{name} is given {count} times: {earlier}, then {last}, which counts.",
-                    "--{name} 给了 {count} 次：先是 {earlier}，后是 {last}，以后者为准。",
-                ).format(name=name, count=len(values), earlier=", ".join(values[:-1]), last=values[-1]),
-                severity=Severity.WARNING,
-                cure=Text("Keep one: {all}", "只保留一个：{all}").format(
-                    all=Text(" or ".join(given), " 或 ".join(given))
+                translated("--{name} is given {count} times: {earlier}, then {last}, which counts.").format(
+                    name=name, count=len(values), earlier=", ".join(values[:-1]), last=values[-1]
                 ),
-                spans=(fields[0].span(Text("has no effect", "不起作用")), fields[-1].span(Text("counts", "以此为准"))),
+                severity=Severity.WARNING,
+                cure=translated("Keep one: {all}").format(all=Text(" or ".join(given), " 或 ".join(given))),
+                spans=(fields[0].span(translated("has no effect")), fields[-1].span(translated("counts"))),
             )
 
 

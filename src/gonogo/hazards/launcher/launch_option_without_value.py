@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.launch_facts import names
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, translated
 
 # Options of TrainingArguments and of the frameworks that have no meaning without a value.
 _NEED_A_VALUE = names(
@@ -23,13 +23,10 @@ class LaunchOptionWithoutValue(Hazard):
             if any(option.name.encode("utf-8", "surrogateescape") in script.source.data for script in declared):
                 continue
             yield self.finding(
-                Text(
-                    "--{name} has no value: argparse stops with “expected one argument”.",
-                    "--{name} 没有值：argparse 会以 “expected one argument” 退出。",
-                ).format(name=option.name),
-                certainty=Certainty.LIKELY,
-                cure=Text("Give --{name} a value, or take it out", "给 --{name} 一个值，或去掉它").format(
+                translated("--{name} has no value: argparse stops with “expected one argument”.").format(
                     name=option.name
                 ),
+                certainty=Certainty.LIKELY,
+                cure=translated("Give --{name} a value, or take it out").format(name=option.name),
                 spans=option.word.place.span(),
             )

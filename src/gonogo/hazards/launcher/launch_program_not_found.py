@@ -2,7 +2,7 @@ import os
 from pathlib import Path
 
 from gonogo.evidence.paths import is_folder, may_exist
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
 
 class LaunchProgramNotFound(Hazard):
@@ -22,20 +22,17 @@ class LaunchProgramNotFound(Hazard):
         if not near and not launch.cwd_known:
             return  # a script alone, whose project lies elsewhere
         yield self.finding(
-            Text("{path} is not in {folder}{near}.", "{folder} 中没有 {path}{near}。").format(
+            translated("{path} is not in {folder}{near}.").format(
                 path=path, folder=launch.cwd.name or "/", near=Text(f"; {near} is", f"，但有 {near}") if near else ""
             ),
             certainty=Certainty.LIKELY,
             cure=(
-                Text("Write {near}", "改为 {near}").format(near=near)
+                translated("Write {near}").format(near=near)
                 if near
-                else Text(
-                    "Correct the path, counted from the folder that the script runs in",
-                    "改正路径，以脚本运行时所在目录为准",
-                )
+                else translated("Correct the path, counted from the folder that the script runs in")
             ),
             spans=launch.program.span() or launch.place.span(),
-            confirm=Text("The script is run in its own folder", "脚本就在其所在目录中运行"),
+            confirm=translated("The script is run in its own folder"),
         )
 
 

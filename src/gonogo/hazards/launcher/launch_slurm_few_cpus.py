@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import slurm_number
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text, translated
 
 
 class LaunchSlurmFewCpus(Hazard):
@@ -16,10 +16,9 @@ class LaunchSlurmFewCpus(Hazard):
             return
         workers = whole_number(run.arguments.get("dataloader_num_workers"))
         yield self.finding(
-            Text(
+            translated(
                 "--cpus-per-task {cpus}: the {processes} processes that {launcher} starts on a node{workers} share "
-                "{cpus} CPU(s).",
-                "--cpus-per-task {cpus}：{launcher} 在一个节点上启动的 {processes} 个进程{workers}共用 {cpus} 个 CPU。",
+                "{cpus} CPU(s)."
             ).format(
                 cpus=cpus * tasks,
                 processes=processes,
@@ -29,9 +28,8 @@ class LaunchSlurmFewCpus(Hazard):
                 else "",
             ),
             severity=Severity.WARNING,
-            cure=Text(
-                "#SBATCH --cpus-per-task={least} or more: processes × (1 + data loader workers)",
-                "#SBATCH --cpus-per-task={least} 或更多：进程数 ×（1 + 数据加载 worker 数）",
-            ).format(least=-(-processes * (1 + (workers or 1)) // tasks)),
+            cure=translated("#SBATCH --cpus-per-task={least} or more: processes × (1 + data loader workers)").format(
+                least=-(-processes * (1 + (workers or 1)) // tasks)
+            ),
             spans=field.span(),
         )

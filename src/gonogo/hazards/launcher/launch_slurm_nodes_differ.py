@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm_number, under_srun
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Severity, Text, translated
 
 _REACHES_NODES = Pattern(r"\b(?:srun|ssh|pdsh|mpirun|mpiexec|clush|parallel|prun|ibrun|jsrun|flux)\b")
 
@@ -21,55 +21,46 @@ class LaunchSlurmNodesDiffer(Hazard):
         if carried:
             if count != job_nodes and own.reason is None:
                 yield self.finding(
-                    Text(
-                        "The job has {nodes} node(s), and the launcher is told {count}: {then}.",
-                        "作业有 {nodes} 个节点，而启动器得到的是 {count}：{then}。",
-                    ).format(nodes=job_nodes, count=count, then=_THEN[count > job_nodes]),
+                    translated("The job has {nodes} node(s), and the launcher is told {count}: {then}.").format(
+                        nodes=job_nodes, count=count, then=_THEN[count > job_nodes]
+                    ),
                     cure=_SAME.format(option=_OPTIONS.get(launch.launcher, "--nnodes "), count=count),
                     spans=(own.span() or launch.place.span(), nodes),
                 )
         elif job_nodes > 1 and _REACHES_NODES.search(launch.source.text) is None:
             if count > 1:
                 yield self.finding(
-                    Text(
+                    translated(
                         "The batch script starts {launcher} on the first of the job's {nodes} nodes only, and it waits "
-                        "for {others} more: nothing starts it there.",
-                        "批处理脚本只在作业 {nodes} 个节点中的第一个上启动 {launcher}，它却要等另外 {others} 个节点：没"
-                        "有任何东西在那里启动它。",
+                        "for {others} more: nothing starts it there."
                     ).format(launcher=launch.launcher, nodes=job_nodes, others=count - 1),
                     certainty=Certainty.LIKELY,
                     cure=_SRUN,
                     spans=(launch.place.span(), nodes),
-                    confirm=Text("No other script starts this one with srun", "没有其他脚本用 srun 启动它"),
+                    confirm=translated("No other script starts this one with srun"),
                 )
             elif count == 1:
                 yield self.finding(
-                    Text(
+                    translated(
                         "The job asks for {nodes} nodes, and {launcher} runs on the first of them: the GPUs of the "
-                        "others stay idle.",
-                        "作业申请了 {nodes} 个节点，而 {launcher} 只在第一个上运行：其余节点的 GPU 一直空闲。",
+                        "others stay idle."
                     ).format(nodes=job_nodes, launcher=launch.launcher),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
-                    cure=(Text("Ask for one node: #SBATCH --nodes=1", "只申请一个节点：#SBATCH --nodes=1"), _SRUN),
+                    cure=(translated("Ask for one node: #SBATCH --nodes=1"), _SRUN),
                     spans=(field.span(), launch.place.span()),
                 )
 
 
 _THEN = {
-    True: Text("it waits for nodes that the job does not have", "它会等待作业中不存在的节点"),
-    False: Text("the nodes beyond find no place in the run", "多出的节点无法加入训练"),
+    True: translated("it waits for nodes that the job does not have"),
+    False: translated("the nodes beyond find no place in the run"),
 }
-_SAME = Text(
-    "Let slurm say the number: {option}$SLURM_NNODES, or ask for as many: #SBATCH --nodes={count}",
-    "由 slurm 给出节点数：{option}$SLURM_NNODES，或申请同样多：#SBATCH --nodes={count}",
-)
+_SAME = translated("Let slurm say the number: {option}$SLURM_NNODES, or ask for as many: #SBATCH --nodes={count}")
 _OPTIONS = {"accelerate": "--num_machines ", "swift": "NNODES=", "llamafactory": "NNODES="}
-_SRUN = Text(
+_SRUN = translated(
     "Start it on every node: srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d "
-    "--rdzv_endpoint HOST:29500 ...",
-    "在每个节点上启动：srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d --rdzv_endpoint 主"
-    "机:29500 ...",
+    "--rdzv_endpoint HOST:29500 ..."
 )
 
 

@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import TORCHRUN, slurm_number, under_srun
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Text, translated
 
 
 class LaunchSlurmTasksMultiply(Hazard):
@@ -25,29 +25,26 @@ class LaunchSlurmTasksMultiply(Hazard):
             return
         place = launch.launcher_options.place_of("nproc_per_node")
         yield self.finding(
-            Text(
-                "srun starts {launcher} {tasks} times on each node, and each starts {own} processes: {all} on a node.",
-                "srun 在每个节点上启动 {tasks} 次 {launcher}，每次又启动 {own} 个进程：每个节点共 {all} 个。",
+            translated(
+                "srun starts {launcher} {tasks} times on each node, and each starts {own} processes: {all} on a node."
             ).format(
                 launcher=launch.launcher,
                 tasks=tasks,
-                own=own if own is not None else Text("one process per GPU", "每张 GPU 一"),
+                own=own if own is not None else translated("one process per GPU"),
                 all=tasks * own if own is not None else Text(f"{tasks} a GPU", f"每张 GPU {tasks} "),
             ),
             cure=(
-                Text(
-                    "Ask slurm for one task per node: --ntasks-per-node=1, with --cpus-per-task for all its processes",
-                    "向 slurm 要求每个节点一个 task：--ntasks-per-node=1，--cpus-per-task 按其全部进程计算",
+                translated(
+                    "Ask slurm for one task per node: --ntasks-per-node=1, with --cpus-per-task for all its processes"
                 ),
-                Text(
+                translated(
                     "Or one task per GPU without a launcher, if the program reads slurm's variables: srun python "
-                    "train.py",
-                    "或每张 GPU 一个 task 而不用启动器（程序需读取 slurm 变量）：srun python train.py",
+                    "train.py"
                 ),
             ),
             spans=(
                 field.span(Text(f"{tasks} tasks per node", f"每个节点 {tasks} 个 task")),
-                place.span(Text("and these for each task", "每个 task 再启动这些")) if place else None,
+                place.span(translated("and these for each task")) if place else None,
                 launch.place.span(),
             ),
         )

@@ -1,4 +1,4 @@
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
 
 class LaunchTorchDistributedLaunch(Hazard):
@@ -15,24 +15,16 @@ class LaunchTorchDistributedLaunch(Hazard):
             return
         place = launch.source.place(first.place.start, last.place.end)
         yield self.finding(
-            Text(
-                "python -m torch.distributed.launch is deprecated{passes}.",
-                "python -m torch.distributed.launch 已被弃用{passes}。",
-            ).format(
+            translated("python -m torch.distributed.launch is deprecated{passes}.").format(
                 passes=""
                 if launch.launcher_options.get("use_env").known
-                else Text("; it also passes --local-rank to the program", "；它还会向程序传入 --local-rank")
+                else translated("; it also passes --local-rank to the program")
             ),
             severity=Severity.NOTE,
-            cure=Text(
-                "Use torchrun, and let the program read the environment's LOCAL_RANK",
-                "改用 torchrun，程序从环境变量 LOCAL_RANK 读取",
-            ),
+            cure=translated("Use torchrun, and let the program read the environment's LOCAL_RANK"),
             spans=place.span(),
             fixes=self.fix(
-                Text("start with torchrun", "改用 torchrun 启动"),
-                place.edit("torchrun"),
-                launch.launcher_options.removing("use_env"),
+                translated("start with torchrun"), place.edit("torchrun"), launch.launcher_options.removing("use_env")
             )
             if launch.launcher_options.get("use_env").known and launch.launcher_options.can_edit("use_env")
             else None,

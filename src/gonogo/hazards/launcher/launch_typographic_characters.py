@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_from
-from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Run, Text, translated
 
 _DASHES = "‐‑‒–—―−﹣－"
 _DOUBLE = "“”„‟″＂"
@@ -9,10 +9,10 @@ _SINGLE = "‘’‚‛′＇"
 _SPACES = "\u00a0\u2002\u2003\u2007\u2009\u202f\u3000"
 _NOTHING = "\u200b\u200c\u200d\u2060\ufeff"
 _NAMES = {
-    **dict.fromkeys(_DASHES, Text("a typographic dash", "排版用的破折号/连接号")),
-    **dict.fromkeys(_DOUBLE + _SINGLE, Text("a typographic quote", "弯引号")),
-    **dict.fromkeys(_SPACES, Text("a space that separates no words", "不能分隔单词的空格")),
-    **dict.fromkeys(_NOTHING, Text("an invisible character", "不可见字符")),
+    **dict.fromkeys(_DASHES, translated("a typographic dash")),
+    **dict.fromkeys(_DOUBLE + _SINGLE, translated("a typographic quote")),
+    **dict.fromkeys(_SPACES, translated("a space that separates no words")),
+    **dict.fromkeys(_NOTHING, translated("an invisible character")),
 }
 
 
@@ -33,10 +33,9 @@ class LaunchTypographicCharacters(Hazard):
         line, index = found[0]
         character = line.text[index]
         yield self.finding(
-            Text(
+            translated(
                 "{what} (U+{code:04X}, `{character}`) stands on line {line}{more}: the shell takes it for a letter of "
-                "the word.",
-                "第 {line} 行有{what}（U+{code:04X}，`{character}`）{more}：shell 会把它当作单词的一部分。",
+                "the word."
             ).format(
                 what=Text(_NAMES[character].en.capitalize(), _NAMES[character].zh),
                 code=ord(character),
@@ -46,15 +45,11 @@ class LaunchTypographicCharacters(Hazard):
                 if len(found) > 1
                 else "",
             ),
-            cure=Text(
-                'Type ASCII characters in their place: -- before an option, " around a value, a plain space',
-                '改用 ASCII 字符：选项前用 --，值两侧用 "，以及普通空格',
+            cure=translated(
+                'Type ASCII characters in their place: -- before an option, " around a value, a plain space'
             ),
             spans=tuple(one.place(at, at + 1).span(_NAMES[one.text[at]]) for one, at in found[:8]),
-            fixes=self.fix(
-                Text("put ASCII characters in their place", "替换为 ASCII 字符"),
-                *(_ascii(one, at) for one, at in found),
-            ),
+            fixes=self.fix(translated("put ASCII characters in their place"), *(_ascii(one, at) for one, at in found)),
         )
 
 

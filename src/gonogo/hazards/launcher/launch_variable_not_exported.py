@@ -4,7 +4,7 @@ import msgspec
 
 from gonogo.evidence.source_file import Place, SourceFile
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_from
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text, translated
 
 _READ_FROM_THE_ENVIRONMENT = Pattern(
     r"^(?:CUDA_VISIBLE_DEVICES|ASCEND_RT_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|FORCE_TORCHRUN|ENABLE_AUDIO_OUTPUT"
@@ -19,9 +19,8 @@ _NAME = Pattern(r"""(?:^|[ \t])([A-Za-z_]\w*)=""")
 _EXPORTS_ALL = Pattern(r"^[ \t]*set (?:-a\b|-o allexport)|^[ \t]*set -[a-z]*a")
 
 
-_NO_EMPTY_LINE = Text(
-    "Take out the empty line between the assignments and the command: they were meant to be one command",
-    "去掉赋值与命令之间的空行：它们本应是一条命令",
+_NO_EMPTY_LINE = translated(
+    "Take out the empty line between the assignments and the command: they were meant to be one command"
 )
 
 
@@ -48,9 +47,8 @@ class LaunchVariableNotExported(Hazard):
                 continue
             cut = _empty_lines(assignments, command.start)
             yield self.finding(
-                Text(
-                    "Line {line} sets {names} without export: the {launcher} command on line {at} does not get {it}.",
-                    "第 {line} 行设置了 {names}，但没有 export：第 {at} 行的 {launcher} 命令得不到。",
+                translated(
+                    "Line {line} sets {names} without export: the {launcher} command on line {at} does not get {it}."
                 ).format(
                     line=assignments.line,
                     names=Text(", ".join(names), "、".join(names)),
@@ -62,27 +60,25 @@ class LaunchVariableNotExported(Hazard):
                 severity=Severity.WARNING,
                 cure=(
                     *((_NO_EMPTY_LINE,) if cut is not None else ()),
-                    Text(
+                    translated(
                         "{export}: export {name}=…, or put it right before the command, with a backslash at each "
-                        "line's end",
-                        "{export}：export {name}=…，或紧接着写在命令之前，每行末尾加反斜杠",
+                        "line's end"
                     ).format(
-                        name=names[0],
-                        export=Text("Export it", "导出它") if cut is None else Text("Or export it", "或导出它"),
+                        name=names[0], export=translated("Export it") if cut is None else translated("Or export it")
                     ),
                 ),
                 spans=(
-                    assignments.place.span(Text("set here, and not exported", "在此赋值，未导出")),
-                    command.span(Text("not passed on to this command", "不会传给此命令")),
+                    assignments.place.span(translated("set here, and not exported")),
+                    command.span(translated("not passed on to this command")),
                 ),
                 fixes=self._fix(assignments, cut),
             )
 
     def _fix(self, assignments: _Assignments, cut: Place | None) -> Fix:
         if cut is not None:
-            return self.fix(Text("take the empty line out", "去掉空行"), cut.edit(""), safe=False)
+            return self.fix(translated("take the empty line out"), cut.edit(""), safe=False)
         start = assignments.place.source.place(assignments.place.start, assignments.place.start)
-        return self.fix(Text("export it", "加上 export"), start.edit("export "), safe=False)
+        return self.fix(translated("export it"), start.edit("export "), safe=False)
 
     def _is_lost(self, name: str, launch: Launch, text: str, assignments: _Assignments) -> bool:
         framework = launch.launcher in ("swift", "llamafactory") and name in _OF_FRAMEWORKS

@@ -1,5 +1,5 @@
 from gonogo.evidence.source_file import Place
-from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Fix, Hazard, Launch, Pattern, Run, Text, translated
 
 _ONE_OR_RANGE = Pattern(r"^([0-9]{1,3})(?:-([0-9]{1,2}))?$")
 _NUMBER = Pattern(r"^[0-9]+")
@@ -22,25 +22,21 @@ class LaunchVisibleDevicesMalformed(Hazard):
             return
         right = ",".join(dict.fromkeys(wanted))
         yield self.finding(
-            Text(
-                "CUDA_VISIBLE_DEVICES={value}: CUDA sees {seen}, where {count} GPUs were meant ({right}){why}.",
-                "CUDA_VISIBLE_DEVICES={value}：CUDA {seen}，而本意是 {count} 张 GPU（{right}）{why}。",
+            translated(
+                "CUDA_VISIBLE_DEVICES={value}: CUDA sees {seen}, where {count} GPUs were meant ({right}){why}."
             ).format(
                 value=value,
                 seen=Text(f"GPU {','.join(seen)} only", f"只看到 GPU {','.join(seen)}")
                 if seen
-                else Text("no GPU", "看不到任何 GPU"),
+                else translated("no GPU"),
                 count=len(dict.fromkeys(wanted)),
                 right=right,
-                why=Text("; a GPU that is listed twice voids the list", "；同一 GPU 列出两次会使整个列表作废")
-                if len(set(wanted)) < len(wanted)
-                else "",
+                why=translated("; a GPU that is listed twice voids the list") if len(set(wanted)) < len(wanted) else "",
             ),
             certainty=Certainty.CERTAIN if not seen else Certainty.LIKELY,
-            cure=Text(
-                "Write numbers separated by commas, each once: CUDA_VISIBLE_DEVICES={right}",
-                "写成以逗号分隔、互不重复的编号：CUDA_VISIBLE_DEVICES={right}",
-            ).format(right=right),
+            cure=translated("Write numbers separated by commas, each once: CUDA_VISIBLE_DEVICES={right}").format(
+                right=right
+            ),
             spans=field.span(),
             fixes=self._writing(launch, right),
         )
@@ -55,13 +51,11 @@ class LaunchVisibleDevicesMalformed(Hazard):
         wanted = _intended_gpus(value)
         right = ",".join(dict.fromkeys(wanted)) if wanted else ""
         yield self.finding(
-            Text(
+            translated(
                 "CUDA_VISIBLE_DEVICES={value}: the deepspeed launcher reads whole numbers separated by commas, and "
-                "raises “invalid literal for int(): '{wrong}'”.",
-                "CUDA_VISIBLE_DEVICES={value}：deepspeed 启动器只读取以逗号分隔的整数，会报 “invalid literal for "
-                "int(): '{wrong}'”。",
+                "raises “invalid literal for int(): '{wrong}'”."
             ).format(value=value, wrong=wrong[0]),
-            cure=Text("Write the GPUs' numbers, each once{right}", "写 GPU 的编号，互不重复{right}").format(
+            cure=translated("Write the GPUs' numbers, each once{right}").format(
                 right=Text(f": {right}", f"：{right}") if right else ""
             ),
             spans=(launch.visible_devices.span(), launch.place.span()),
@@ -70,7 +64,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
 
     def _writing(self, launch: Launch, right: str) -> Fix | None:
         place = _value_place(launch.visible_devices)
-        title = Text("write {right}", "改为 {right}").format(right=right)
+        title = translated("write {right}").format(right=right)
         return self.fix(title, place.edit(right), safe=False) if place is not None else None
 
 

@@ -1,6 +1,6 @@
 from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, translated
 
 _MOST_GPUS = 1024
 """More is a slip of the pen: a machine has no such number."""
@@ -28,23 +28,21 @@ class LaunchVisibleDevicesOverridden(Hazard):
             return
         listed = ",".join(visible)
         yield self.finding(
-            Text(
+            translated(
                 "CUDA_VISIBLE_DEVICES={visible} is ignored beside --{name} {value}: the run takes the machine's GPUs "
-                "{taken}.",
-                "有 --{name} {value} 时 CUDA_VISIBLE_DEVICES={visible} 会被忽略：训练将使用本机的 GPU {taken}。",
+                "{taken}."
             ).format(visible=listed, name=name, value=field.value, taken=",".join(taken)),
             severity=Severity.WARNING,
-            cure=Text(
+            cure=translated(
                 "Name the GPUs to the launcher: deepspeed --include localhost:{visible}; or keep the variable and take "
-                "--{name} out",
-                "把 GPU 交给启动器指定：deepspeed --include localhost:{visible}；或保留该变量，去掉 --{name}",
+                "--{name} out"
             ).format(visible=listed, name=name),
             spans=(
-                field.span(Text("GPUs {taken} of the machine", "本机的 GPU {taken}").format(taken=",".join(taken))),
-                launch.visible_devices.span(Text("ignored", "被忽略")),
+                field.span(translated("GPUs {taken} of the machine").format(taken=",".join(taken))),
+                launch.visible_devices.span(translated("ignored")),
             ),
             fixes=self.fix(
-                Text("take --{name} out, so that the variable counts", "去掉 --{name}，使该变量生效").format(name=name),
+                translated("take --{name} out, so that the variable counts").format(name=name),
                 options.removing(name),
                 safe=False,
             )

@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Findings, Hazard, Launch, Pattern, Run, translated
 
 # What each launcher calls the program in its usage; `torch.distributed.launch` is torchrun's old name.
 _LAUNCHERS = {
@@ -11,14 +11,8 @@ _LAUNCHERS = {
 _REQUIRED = Pattern(r"error: the following arguments are required: (?:training_script|user_script)\b")
 _ASKS_ONLY = ("help", "h", "version")
 _CURE = (
-    Text(
-        "Name the program after the launcher's own options: torchrun --nproc_per_node 8 train.py --lr 1e-5",
-        "在启动器自己的选项之后写出程序：torchrun --nproc_per_node 8 train.py --lr 1e-5",
-    ),
-    Text(
-        "If it is on a later line: end every line of the command but the last in a lone backslash",
-        "若程序写在后面的行：除最后一行外，命令的每行都以单独的反斜杠结尾",
-    ),
+    translated("Name the program after the launcher's own options: torchrun --nproc_per_node 8 train.py --lr 1e-5"),
+    translated("If it is on a later line: end every line of the command but the last in a lone backslash"),
 )
 
 
@@ -29,9 +23,8 @@ class LaunchWithoutProgram(Hazard):
         if wanted is None or not launch.program.absent or any(name in launch.launcher_options for name in _ASKS_ONLY):
             return
         yield self.finding(
-            Text(
-                "The command names no program: {launcher} ends with “the following arguments are required: {wanted}”.",
-                "命令没有写出程序：{launcher} 会以 “the following arguments are required: {wanted}” 退出。",
+            translated(
+                "The command names no program: {launcher} ends with “the following arguments are required: {wanted}”."
             ).format(launcher=launch.launcher, wanted=wanted),
             cure=_CURE,
             spans=launch.place.span(),
@@ -43,9 +36,6 @@ class LaunchWithoutProgram(Hazard):
         if line is not None:
             yield self.log_finding(
                 line,
-                Text(
-                    "The launcher was given no program to start: its command ended before the program's name.",
-                    "启动器没有得到要启动的程序：命令在程序名之前就结束了。",
-                ),
+                translated("The launcher was given no program to start: its command ended before the program's name."),
                 cure=_CURE,
             )

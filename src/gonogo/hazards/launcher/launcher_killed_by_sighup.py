@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
 _SIGHUP = Pattern(
     r"got sig(?:nal|val) ?: ?1\b|Received (?:Signals\.SIGHUP|SIGHUP|1) death signal"
@@ -28,27 +28,22 @@ class LauncherKilledBySighup(Hazard):
         if under_nohup and not elastic:
             return
         yield self.finding(
-            Text(
+            translated(
                 "{launcher} runs in the background of the shell that starts it: when that terminal closes, it may be "
-                "sent SIGHUP and end the run{nohup}.",
-                "{launcher} 在启动它的 shell 的后台运行：该终端关闭时它可能收到 SIGHUP，从而结束训练{nohup}。",
+                "sent SIGHUP and end the run{nohup}."
             ).format(
                 launcher=launch.launcher,
-                nohup=Text(
-                    "; nohup does not keep it, for torchrun installs its own handler for SIGHUP",
-                    "；nohup 保护不了它，因为 torchrun 会为 SIGHUP 安装自己的处理函数",
-                )
+                nohup=translated("; nohup does not keep it, for torchrun installs its own handler for SIGHUP")
                 if under_nohup
                 else "",
             ),
             certainty=Certainty.POSSIBLE,
             severity=Severity.NOTE,
-            cure=Text(
-                "Start it in tmux or screen, or with setsid: setsid {launcher} ... > log 2>&1 < /dev/null &",
-                "在 tmux 或 screen 中启动，或用 setsid：setsid {launcher} ... > log 2>&1 < /dev/null &",
+            cure=translated(
+                "Start it in tmux or screen, or with setsid: setsid {launcher} ... > log 2>&1 < /dev/null &"
             ).format(launcher=launch.launcher),
             spans=launch.place.span(),
-            confirm=Text("The script is started from an interactive terminal", "脚本从交互式终端启动"),
+            confirm=translated("The script is started from an interactive terminal"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -63,25 +58,17 @@ class LauncherKilledBySighup(Hazard):
         )
         yield self.log_finding(
             found,
-            Text(
+            translated(
                 "The launcher was sent SIGHUP (signal 1): the terminal or the SSH session that started it ended. It "
-                "stopped the workers, which had not failed.",
-                "启动器收到 SIGHUP（信号 1）：启动它的终端或 SSH 会话结束了。它随后停止了并未出错的 worker。",
+                "stopped the workers, which had not failed."
             ),
             cure=(
-                Text(
-                    "Start the run inside tmux or screen, or with: setsid COMMAND > train.log 2>&1 < /dev/null &",
-                    "在 tmux 或 screen 中启动，或：setsid 命令 > train.log 2>&1 < /dev/null &",
+                translated(
+                    "Start the run inside tmux or screen, or with: setsid COMMAND > train.log 2>&1 < /dev/null &"
                 ),
-                Text(
-                    "nohup alone does not suffice for torchrun; add disown: nohup COMMAND & disown",
-                    "对 torchrun 只用 nohup 不够，需再加 disown：nohup 命令 & disown",
-                ),
-                Text("Resume from the last checkpoint", "从最近的 checkpoint 恢复训练"),
+                translated("nohup alone does not suffice for torchrun; add disown: nohup COMMAND & disown"),
+                translated("Resume from the last checkpoint"),
             ),
             certainty=Certainty.LIKELY if before else Certainty.CERTAIN,
-            confirm=Text(
-                "The time of the signal is that of a lost connection or a closed window",
-                "收到信号的时间与连接断开或窗口关闭的时间一致",
-            ),
+            confirm=translated("The time of the signal is that of a lost connection or a closed window"),
         )

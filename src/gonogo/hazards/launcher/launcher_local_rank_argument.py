@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _REFUSED = Pattern(
     r"unrecognized arguments:.*[-\x{2013}\x{2014}]{1,2}local[-_]rank|[Nn]o such option:? '?--local[-_]rank"
@@ -11,18 +11,11 @@ _HYPHEN = Pattern(r"local-rank")
 _OTHER_PARSERS = (
     *("*.HfArgumentParser", "fire.Fire", "*add_config_arguments_local_rank", "*.parse_args_into_dataclasses"),
 )
-_TORCHRUN = Text(
-    "Start with torchrun instead of python -m torch.distributed.launch, and read int(os.environ['LOCAL_RANK'])",
-    "用 torchrun 代替 python -m torch.distributed.launch，并读取 int(os.environ['LOCAL_RANK'])",
+_TORCHRUN = translated(
+    "Start with torchrun instead of python -m torch.distributed.launch, and read int(os.environ['LOCAL_RANK'])"
 )
-_OF_DEEPSPEED = Text(
-    "With the deepspeed launcher: --no_local_rank, and read int(os.environ['LOCAL_RANK'])",
-    "使用 deepspeed 启动器时：加 --no_local_rank，并读取 int(os.environ['LOCAL_RANK'])",
-)
-_BOTH = Text(
-    "Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, default=0)",
-    "或同时接受两种写法：parser.add_argument('--local-rank', '--local_rank', type=int, default=0)",
-)
+_OF_DEEPSPEED = translated("With the deepspeed launcher: --no_local_rank, and read int(os.environ['LOCAL_RANK'])")
+_BOTH = translated("Or accept both spellings: parser.add_argument('--local-rank', '--local_rank', type=int, default=0)")
 
 
 class LauncherLocalRankArgument(Hazard):
@@ -51,24 +44,18 @@ class LauncherLocalRankArgument(Hazard):
             return
         known = "--local_rank" if passed == "--local-rank" else "--local-rank"
         yield self.finding(
-            Text(
-                "{launcher} adds {passed}=N to {path}'s arguments, and its parser {knows}.",
-                "{launcher} 会在 {path} 的参数中加入 {passed}=N，而其解析器{knows}。",
-            ).format(
+            translated("{launcher} adds {passed}=N to {path}'s arguments, and its parser {knows}.").format(
                 launcher=launch.launcher,
                 passed=passed,
                 path=entry.source.path,
                 knows=Text(f"has only {known}, another name", f"只有 {known}，是另一个名称")
                 if _knows(run, known)
-                else Text("has no such argument", "没有该参数"),
+                else translated("has no such argument"),
             ),
             certainty=Certainty.LIKELY,
             cure=(_OF_DEEPSPEED if launch.launcher == "deepspeed" else _TORCHRUN, _BOTH),
             spans=(launch.place.span(), parsers[0].place.span()),
-            fixes=self.fix(
-                Text("let the launcher pass no --local_rank", "让启动器不传 --local_rank"),
-                options.adding("--no_local_rank"),
-            )
+            fixes=self.fix(translated("let the launcher pass no --local_rank"), options.adding("--no_local_rank"))
             if launch.launcher == "deepspeed" and options.end is not None and options.end.source.writable
             else None,
         )
@@ -81,9 +68,8 @@ class LauncherLocalRankArgument(Hazard):
         hyphen = _HYPHEN.search(found.text) is not None
         yield self.log_finding(
             found,
-            Text(
-                "The launcher adds {argument} to the script's arguments, and the script's parser does not know it.",
-                "启动器在脚本参数中加入 {argument}，而脚本的解析器不认识它。",
+            translated(
+                "The launcher adds {argument} to the script's arguments, and the script's parser does not know it."
             ).format(argument="--local-rank" if hyphen else "--local_rank"),
             cure=(_TORCHRUN, _OF_DEEPSPEED, _BOTH),
         )

@@ -5,7 +5,7 @@ from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
 from gonogo.hazards.facts.duplicate_gpu import duplicate_gpu, gpus_of, processes_of
 from gonogo.hazards.facts.launch_facts import TORCHRUN, accelerate_setting, slurm_number, visible_gpus
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, RehearsalRecord, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, RehearsalRecord, Run, Text, translated
 
 _ASKED_FOR = Pattern(r"device (\d{1,4}) was asked for")
 _INVALID = Pattern(
@@ -23,18 +23,15 @@ _SETS_DEVICE = (
 _OF_A_NODE = ("nproc_per_node", "num_gpus", "num_accelerators")
 _COUNTS = (*_OF_A_NODE, "num_processes", "include")
 _CURE = (
-    Text(
+    translated(
         "Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus (deepspeed), "
         "--num_processes (accelerate), GPUS_PER_NODE or NPROC_PER_NODE in the script; or show more in "
-        "CUDA_VISIBLE_DEVICES",
-        "进程数与可见 GPU 数相同：--nproc_per_node（torchrun）、--num_gpus（deepspeed）、--num_processes（accelerate）"
-        "、脚本中的 GPUS_PER_NODE 或 NPROC_PER_NODE；或在 CUDA_VISIBLE_DEVICES 中列出更多",
+        "CUDA_VISIBLE_DEVICES"
     ),
 )
 _CONFIRM = (
-    Text(
-        "nvidia-smi -L (or CUDA_VISIBLE_DEVICES) lists fewer GPUs than the launch starts processes on this machine",
-        "nvidia-smi -L（或 CUDA_VISIBLE_DEVICES）列出的 GPU 少于本机启动的进程数",
+    translated(
+        "nvidia-smi -L (or CUDA_VISIBLE_DEVICES) lists fewer GPUs than the launch starts processes on this machine"
     ),
 )
 
@@ -47,10 +44,9 @@ class MoreRanksThanVisibleGpus(Hazard):
             if "invalid device ordinal" not in failure.message or not _asks_for_its_own(failed):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "{count} processes are started on a node; the one with local rank {local} takes GPU {local}, which "
-                    "is not visible.",
-                    "每个节点启动 {count} 个进程；local rank 为 {local} 的进程使用第 {local} 号 GPU，而它不可见。",
+                    "is not visible."
                 ).format(count=record.ranks_per_node, local=failed.first.local_rank),
                 cure=_CURE,
                 spans=failure_places(failure),
@@ -79,15 +75,11 @@ class MoreRanksThanVisibleGpus(Hazard):
         else:
             return
         yield self.finding(
-            Text(
-                "{launcher} starts {processes} processes on a node, and {has}: local rank {gpus} finds none.",
-                "{launcher} 在一个节点上启动 {processes} 个进程，而{has}：local rank {gpus} 没有可用的 GPU。",
+            translated(
+                "{launcher} starts {processes} processes on a node, and {has}: local rank {gpus} finds none."
             ).format(launcher=launch.launcher, processes=processes, gpus=gpus, has=has),
             certainty=Certainty.LIKELY if field.reason is not None else Certainty.CERTAIN,
-            cure=Text(
-                "Start {gpus} processes per node{option}, or give it {processes} GPUs",
-                "每个节点启动 {gpus} 个进程{option}，或给它 {processes} 张 GPU",
-            ).format(
+            cure=translated("Start {gpus} processes per node{option}, or give it {processes} GPUs").format(
                 gpus=gpus,
                 processes=processes,
                 option=Text(f" (--{counted} {gpus})", f"（--{counted} {gpus}）") if counted in _OF_A_NODE else "",
@@ -101,10 +93,9 @@ class MoreRanksThanVisibleGpus(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An ordinal that is not there where a rank sets its device, or ranks that share a GPU for want of another."""
         processes, gpus = processes_of(log), gpus_of(log)
-        counts = Text(
-            " The launch starts {processes} on this machine and {gpus} GPU(s) are visible.",
-            "启动命令在本机启动 {processes} 个进程，可见 GPU 有 {gpus} 张。",
-        ).format(processes=processes, gpus=gpus)
+        counts = translated(" The launch starts {processes} on this machine and {gpus} GPU(s) are visible.").format(
+            processes=processes, gpus=gpus
+        )
         too_many = None if processes is None or gpus is None else processes > gpus
         known = too_many is not None
         if duplicate := duplicate_gpu(log):
@@ -113,9 +104,8 @@ class MoreRanksThanVisibleGpus(Hazard):
                 certainty = Certainty.CERTAIN if known else Certainty.LIKELY
             yield self.log_finding(
                 duplicate.evidence,
-                Text(
-                    "Ranks {ranks} are on one GPU: with more processes than GPUs their numbers start over.{counts}",
-                    "rank {ranks} 在同一张 GPU 上：进程多于 GPU 时编号会回绕。{counts}",
+                translated(
+                    "Ranks {ranks} are on one GPU: with more processes than GPUs their numbers start over.{counts}"
                 ).format(ranks=duplicate.names, counts=counts if known else ""),
                 cure=_CURE,
                 certainty=certainty,
@@ -127,10 +117,9 @@ class MoreRanksThanVisibleGpus(Hazard):
             return
         yield self.log_finding(
             evidence,
-            Text(
-                "A rank takes the GPU with its own local number, and there is no such GPU.{counts}",
-                "rank 按自己的本地编号取 GPU，而该编号的 GPU 不存在。{counts}",
-            ).format(counts=counts if known else ""),
+            translated("A rank takes the GPU with its own local number, and there is no such GPU.{counts}").format(
+                counts=counts if known else ""
+            ),
             cure=_CURE,
             certainty=_certainty_of_ordinal(log, evidence, too_many),
             confirm=_CONFIRM,

@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.launch_facts import TORCHRUN
 from gonogo.hazards.facts.shell_lines import is_shell_script
 from gonogo.hazards.log_rule import log_mentions
-from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Hazard, Launch, Pattern, Run, Text, translated
 
 _IN_USE = Pattern(
     r"server socket has failed to (?:listen|bind).*|Tried to launch distributed communication on port"
@@ -29,18 +29,13 @@ _PORT = Pattern(
 )
 _ELSEWHERE = Pattern(r"\b(?:ssh|srun|pdsh|mpirun)\b")
 
-_STANDALONE = Text("Or let torchrun pick a free one: --standalone", "或由 torchrun 选择空闲端口：--standalone")
+_STANDALONE = translated("Or let torchrun pick a free one: --standalone")
 
-_OTHER_PORT = Text(
+_OTHER_PORT = translated(
     "Start with another port: --master_port 29511 (torchrun, deepspeed), --main_process_port 29511 (accelerate), "
-    "MASTER_PORT=29511 (swift, LLaMA-Factory)",
-    "换一个端口启动：--master_port 29511（torchrun、deepspeed）、--main_process_port 29511（accelerate）、"
-    "MASTER_PORT=29511（swift、LLaMA-Factory）",
+    "MASTER_PORT=29511 (swift, LLaMA-Factory)"
 )
-_ONE_LAUNCHER = Text(
-    "Under srun start one launcher per node (--ntasks-per-node=1), not one per GPU",
-    "使用 srun 时每个节点只启动一个启动器（--ntasks-per-node=1），不要每张 GPU 一个",
-)
+_ONE_LAUNCHER = translated("Under srun start one launcher per node (--ntasks-per-node=1), not one per GPU")
 
 
 class PortInUse(Hazard):
@@ -64,16 +59,12 @@ class PortInUse(Hazard):
                 continue
             first, second = _port_field(launch), _port_field(other)
             yield self.finding(
-                Text(
+                translated(
                     "The launch on line {first} still runs (&) when the one on line {second} starts, and both meet at "
-                    "port {port}.",
-                    "第 {second} 行启动时，第 {first} 行的启动仍在运行（&），而两者都使用端口 {port}。",
+                    "port {port}."
                 ).format(first=launch.line, second=other.line, port=port),
                 cure=(
-                    Text(
-                        "Give the one on line {second} another port: {setting}{port}",
-                        "给第 {second} 行的启动另一个端口：{setting}{port}",
-                    ).format(
+                    translated("Give the one on line {second} another port: {setting}{port}").format(
                         second=other.line,
                         setting="MASTER_PORT=" if other.launcher == "swift" else "--master_port ",
                         port=port + 1 if port < 65535 else 29500,
@@ -104,35 +95,27 @@ class PortInUse(Hazard):
         port = next((port for line in log.find_all(_ERRNO) if (port := _port(line.text))), None) or _port(found.text)
         yield self.log_finding(
             found,
-            Text(
-                "{port}, at which rank 0 listens for the others, is taken by another process on this machine.",
-                "rank 0 用来等待其他 rank 的{port}已被本机另一个进程占用。",
+            translated(
+                "{port}, at which rank 0 listens for the others, is taken by another process on this machine."
             ).format(
                 port=Text(f"Port {port}", f"端口 {port} ")
                 if port
-                else Text("The rendezvous port (29500 unless another is set)", "汇合端口（默认 29500）")
+                else translated("The rendezvous port (29500 unless another is set)")
             )
             if certainty is not Certainty.POSSIBLE
-            else Text(
+            else translated(
                 "{port} is taken by another process on this machine; if it is the one at which rank 0 listens for the "
-                "others, the run can't start.",
-                "{port}已被本机另一个进程占用；如果它是 rank 0 用来等待其他 rank 的端口，训练就无法启动。",
-            ).format(port=Text(f"Port {port}", f"端口 {port} ") if port else Text("A port", "某个端口")),
+                "others, the run can't start."
+            ).format(port=Text(f"Port {port}", f"端口 {port} ") if port else translated("A port")),
             cure=(
                 *((_ONE_LAUNCHER,) if log.setup.mentions(r"\bsrun\b|SLURM") else ()),
                 _OTHER_PORT,
-                Text(
-                    "Or end the stale job that holds it: lsof -i :PORT (or ss -ltnp) names the process",
-                    "或结束占用端口的残留任务：lsof -i :端口（或 ss -ltnp）可查到进程",
-                ),
+                translated("Or end the stale job that holds it: lsof -i :PORT (or ss -ltnp) names the process"),
             ),
             certainty=certainty,
             confirm=(
-                Text("ss -ltnp shows who listens at that port", "ss -ltnp 显示谁在监听该端口"),
-                Text(
-                    "The port is the one of the launch (MASTER_PORT), not one that vLLM, SGLang or Ray chose",
-                    "该端口是启动时的端口（MASTER_PORT），而不是 vLLM、SGLang 或 Ray 自选的",
-                ),
+                translated("ss -ltnp shows who listens at that port"),
+                translated("The port is the one of the launch (MASTER_PORT), not one that vLLM, SGLang or Ray chose"),
             ),
         )
 

@@ -4,7 +4,7 @@ from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.progress import training_line
 from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.hazards.facts.launch_facts import accelerate_setting, accelerate_uses_deepspeed
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Launch, Pattern, Run, translated
 
 _INITIALIZES = Pattern(r"Initializing TorchBackend in DeepSpeed|\[comm\.py:\d+:init_distributed\]")
 _MEETS = Pattern(r"Initializing TorchBackend|init_process_group|cdb=None|Distributed backend already initialized")
@@ -36,12 +36,9 @@ class RendezvousPortZeroHang(Hazard):
         if whole_number(field) != 0 or (whole_number(launch.world_size) or 2) < 2:
             return
         yield self.finding(
-            Text(
-                "The port is 0, that is any free one: rank 0 listens on a port that the others are not told.",
-                "端口为 0，即任意空闲端口：rank 0 监听的端口其他 rank 并不知道。",
-            ),
+            translated("The port is 0, that is any free one: rank 0 listens on a port that the others are not told."),
             certainty=certainty,
-            cure=Text("Set a fixed free port: {setting} 29501", "设置固定的空闲端口：{setting} 29501").format(
+            cure=translated("Set a fixed free port: {setting} 29501").format(
                 setting="--master_port"
                 if launch.launcher == "deepspeed"
                 else "--main_process_port"
@@ -49,9 +46,7 @@ class RendezvousPortZeroHang(Hazard):
                 else "main_process_port:"
             ),
             spans=field.span() or launch.place.span(),
-            confirm=Text(
-                "The run hangs after “Initializing TorchBackend”", "训练停在 “Initializing TorchBackend” 之后"
-            ),
+            confirm=translated("The run hangs after “Initializing TorchBackend”"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -81,32 +76,24 @@ class RendezvousPortZeroHang(Hazard):
         first, *also = evidence
         return self.log_finding(
             first,
-            Text(
+            translated(
                 "The launch asks for port 0, that is any free one: rank 0 listens on a port that the other ranks are "
-                "not told, and all wait.",
-                "启动配置要求端口 0，即任意空闲端口：rank 0 监听的端口其他 rank 并不知道，于是全部等待。",
+                "not told, and all wait."
             )
             if port_zero
-            else Text(
+            else translated(
                 "The run hangs where the ranks meet for the first time. A rendezvous port of 0 in the launch "
-                "does that; so does a port or an address that not all ranks can reach.",
-                "程序停在各 rank 首次汇合的地方。启动配置中端口为 0 会这样；端口或地址不是所有 rank 都能访问时也会这样"
-                "。",
+                "does that; so does a port or an address that not all ranks can reach."
             ),
-            cure=Text(
+            cure=translated(
                 "Set a fixed free port: main_process_port: 29501 in the Accelerate config, or --main_process_port / "
-                "--master_port 29501",
-                "设置固定的空闲端口：在 Accelerate 配置中 main_process_port: 29501，或 --main_process_port / "
-                "--master_port 29501",
+                "--master_port 29501"
             ),
             certainty=certainty,
             also=tuple(one for one in also if one != first),
-            confirm=Text("With a fixed port the run continues", "使用固定端口后能继续运行")
+            confirm=translated("With a fixed port the run continues")
             if port_zero
-            else Text(
-                "The launch command or the Accelerate config has main_process_port: 0",
-                "启动命令或 Accelerate 配置中有 main_process_port: 0",
-            ),
+            else translated("The launch command or the Accelerate config has main_process_port: 0"),
         )
 
 

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.script.identifiers import last_name, picks_values, same_code, says, uses_name
-from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Call, Findings, Hazard, Run, Script, Severity, translated
 
 _PARTS_OF_A_BATCH = ("accum", "accumulate", "accumulation", "micro", "microbatch", "microbatches", "chunk", "chunks")
 _GATHERS = ("reduce", "reduced", "allreduce", "gather", "allgather")
@@ -33,21 +33,16 @@ class LoopLossKeptWithItsGraph(Hazard):
                 continue
             edit = script.replacing(value, f"{value.id}.detach()")
             yield self.finding(
-                Text(
-                    "{total} adds up {loss} with its graph, in the loop that trains: each step's stays in memory.",
-                    "{total} 在训练循环中累加 {loss} 及其计算图：每一步的计算图都留在内存中。",
+                translated(
+                    "{total} adds up {loss} with its graph, in the loop that trains: each step's stays in memory."
                 ).format(total=ast.unparse(total), loss=value.id),
                 severity=Severity.WARNING,
-                cure=Text("Add {loss}.detach(), or {loss}.item()", "改为累加 {loss}.detach() 或 {loss}.item()").format(
-                    loss=value.id
-                ),
+                cure=translated("Add {loss}.detach(), or {loss}.item()").format(loss=value.id),
                 spans=(
                     script.place(statement).span(),
-                    run_here[0].place.span(Text("the loss that is trained on", "用于训练的损失")),
+                    run_here[0].place.span(translated("the loss that is trained on")),
                 ),
-                fixes=self.fix(Text("Add the number without its history", "只累加数值，不含历史"), edit)
-                if edit is not None
-                else None,
+                fixes=self.fix(translated("Add the number without its history"), edit) if edit is not None else None,
             )
 
 

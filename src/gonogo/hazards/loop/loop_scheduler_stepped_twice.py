@@ -1,6 +1,6 @@
 import ast
 
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 
 class LoopSchedulerSteppedTwice(Hazard):
@@ -23,15 +23,14 @@ class LoopSchedulerSteppedTwice(Hazard):
                 plain = isinstance(statement, ast.Expr) and statement.value is call.node
                 edit = script.removing_statement(statement) if plain and statement is not None else None
                 yield self.finding(
-                    Text(
-                        "engine.step() already steps {name}: here it moves a second time for each update.",
-                        "engine.step() 已经推进了 {name}：这里每次更新又推进一次。",
+                    translated(
+                        "engine.step() already steps {name}: here it moves a second time for each update."
                     ).format(name=script.place(call.node.func).text.removesuffix(".step")),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY if script.guarded_by(call.node) else Certainty.CERTAIN,
-                    cure=Text("Remove this call", "去掉这个调用"),
-                    spans=(call.place.span(), made.place.span(Text("DeepSpeed steps it", "由 DeepSpeed 推进"))),
-                    fixes=self.fix(Text("Leave it to the engine", "交给引擎推进"), edit, safe=False)
+                    cure=translated("Remove this call"),
+                    spans=(call.place.span(), made.place.span(translated("DeepSpeed steps it"))),
+                    fixes=self.fix(translated("Leave it to the engine"), edit, safe=False)
                     if edit is not None
                     else None,
                 )

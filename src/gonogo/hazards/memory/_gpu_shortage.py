@@ -7,7 +7,7 @@ import msgspec
 from gonogo.evidence.rehearsal.completions import short_of_completions
 from gonogo.evidence.rehearsal.failures import innermost, offload_device, path_ends, places, setting
 from gonogo.evidence.rehearsal.record import DeviceMemory, RankRecord, RehearsalRecord, Shortage
-from gonogo.finding import Certainty, Span, Text
+from gonogo.finding import Certainty, Span, Text, translated
 from gonogo.finding.words import PHASES, size, sizes
 
 MODEL_STATES = ("parameters", "gradients", "optimizer", "communication")
@@ -98,28 +98,20 @@ def certainty(short: GpuShortage) -> Certainty:
 def title(short: GpuShortage, what: Text) -> Text:
     """``Out of GPU memory (model states): the run needs 155.9 GiB, an H100-80G has 79.6 GiB``."""
     if short.fragmented:
-        return Text(
-            "{what}: {need} of tensors do not fit the fragmented {capacity} of an {name}",
-            "{what}：{need} 的张量放不进 {name} 碎片化的 {capacity}",
-        ).format(
+        return translated("{what}: {need} of tensors do not fit the fragmented {capacity} of an {name}").format(
             what=what,
             need=size(short.need),
             capacity=size(short.shortage.capacity_bytes),
             name=short.record.accelerator.name,
         )
     close = short.need <= short.memory.total_bytes
-    return Text(
-        "{what}: the run needs {least}{need}, an {name} has {total}{taken}",
-        "{what}：{least}需要 {need}，而 {name} 有 {total}{taken}",
-    ).format(
+    return translated("{what}: the run needs {least}{need}, an {name} has {total}{taken}").format(
         what=what,
-        least=Text("at least ", "至少") if short.ended_at_shortage else "",
+        least=translated("at least ") if short.ended_at_shortage else "",
         need=size(short.need),
         name=short.record.accelerator.name,
         total=size(short.memory.total_bytes),
-        taken=Text(", {bytes} of it taken by the context", "，其中 {bytes} 被上下文占用").format(
-            bytes=size(short.memory.allowance_bytes)
-        )
+        taken=translated(", {bytes} of it taken by the context").format(bytes=size(short.memory.allowance_bytes))
         if close
         else "",
     )
@@ -128,18 +120,15 @@ def title(short: GpuShortage, what: Text) -> Text:
 def cause(short: GpuShortage) -> Text:
     """Where the allocation failed, what was to be had, and what filled the device."""
     shortage, held = short.shortage, short.by_category
-    text = Text(
+    text = translated(
         "In {phase} (step {step}){where}, {operator} requests {need} on {device}, which has {allocated} allocated and "
         "{reserved} reserved of {capacity} ({total} less {allowance} for the context and libraries). At the peak: "
-        "{categories}.{modules}",
-        "在{phase}（第 {step} 步）{where}，{operator} 在 {device} 上申请 {need}；该设备已分配 {allocated}、已预留 "
-        "{reserved}，可用上限 {capacity}（总量 {total} 减去上下文与库占用的 {allowance}）。峰值时的构成：{categories}。"
-        "{modules}",
+        "{categories}.{modules}"
     ).format(
         phase=PHASES[shortage.phase],
         step=shortage.step,
         where=Text(f", module {shortage.module}", f"的模块 {shortage.module} 中") if shortage.module else "",
-        operator=shortage.operator or Text("an allocation", "一次分配"),
+        operator=shortage.operator or translated("an allocation"),
         need=size(shortage.requested_bytes),
         device=shortage.device,
         allocated=size(shortage.allocated_bytes),
@@ -163,8 +152,8 @@ def spans(short: GpuShortage) -> tuple[Span, ...]:
     frames = short.shortage.frames
     telling = [frame for frame in frames if not path_ends(frame, "deepspeed/utils/nvtx.py")]
     return places(
-        (innermost(frames, "user"), Text("memory runs out below this call", "由此调用进入后显存不足")),
-        (innermost(telling, "library"), Text("the allocation", "分配发生处")),
+        (innermost(frames, "user"), translated("memory runs out below this call")),
+        (innermost(telling, "library"), translated("the allocation")),
     )
 
 
@@ -189,9 +178,9 @@ def _with_effect(remedy: Remedy, missing: int) -> Text:
     if remedy.frees is None:
         return remedy.how
     if remedy.frees >= missing:
-        tail = Text(": frees {frees} per GPU, enough", "：每张 GPU 可省 {frees}，足够")
+        tail = translated(": frees {frees} per GPU, enough")
     else:
-        tail = Text(": frees {frees} per GPU; {left} would still be missing", "：每张 GPU 可省 {frees}；仍缺 {left}")
+        tail = translated(": frees {frees} per GPU; {left} would still be missing")
     tail = tail.format(frees=size(remedy.frees), left=size(missing - remedy.frees))
     return Text(remedy.how.en + tail.en, remedy.how.zh + tail.zh)
 
@@ -248,9 +237,8 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
     if stage == 3 and parameters and offload_device(config, "offload_param") is None:
         remedies.append(
             Remedy(
-                Text(
-                    "Offload the parameters too (zero_optimization.offload_param.device: cpu; frees at most this)",
-                    "同时卸载参数（zero_optimization.offload_param.device: cpu；至多节省此数）",
+                translated(
+                    "Offload the parameters too (zero_optimization.offload_param.device: cpu; frees at most this)"
                 ),
                 parameters,
             )
@@ -267,10 +255,7 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
         )
     remedies.append(
         Remedy(
-            Text(
-                "Train adapters (LoRA) instead of all weights: gradients and optimizer states all but vanish",
-                "用 LoRA 等适配器代替全参训练：梯度与优化器状态几乎消失",
-            ),
+            translated("Train adapters (LoRA) instead of all weights: gradients and optimizer states all but vanish"),
             gradients + optimizer,
         )
     )

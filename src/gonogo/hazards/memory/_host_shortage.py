@@ -3,7 +3,7 @@
 from gonogo.evidence.rehearsal.failures import offload_device
 from gonogo.evidence.rehearsal.host_memory import NodeHostMemory
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
-from gonogo.finding import Certainty, Text
+from gonogo.finding import Certainty, Text, translated
 from gonogo.finding.words import size
 
 
@@ -15,11 +15,8 @@ def certainty(node: NodeHostMemory, limit: int) -> Certainty:
 
 def basis(node: NodeHostMemory) -> Text:
     if not node.estimated:
-        return Text("All of them were run.", "所有 rank 均已排练。")
-    return Text(
-        "{run} of them {were} run; the other {rest} are taken to hold {each} each.",
-        "排练了其中 {run} 个，其余 {rest} 个各按 {each} 计。",
-    ).format(
+        return translated("All of them were run.")
+    return translated("{run} of them {were} run; the other {rest} are taken to hold {each} each.").format(
         run=len(node.run),
         were="was" if len(node.run) == 1 else "were",
         rest=node.ranks - len(node.run),
@@ -33,50 +30,39 @@ def cures(record: RehearsalRecord, node: NodeHostMemory, missing: int) -> tuple[
     cures: list[Text] = []
     if host.peak_phase == "load":
         cures.append(
-            Text(
+            translated(
                 "Build TrainingArguments (or HfDeepSpeedConfig) before from_pretrained, so that ZeRO-3 partitions the "
-                "model while it is loaded; load in bf16 (dtype=torch.bfloat16)",
-                "先建立 TrainingArguments（或 HfDeepSpeedConfig）再调用 from_pretrained，使 ZeRO-3 边加载边切分；以 "
-                "bf16 加载（dtype=torch.bfloat16）",
+                "model while it is loaded; load in bf16 (dtype=torch.bfloat16)"
             )
         )
     if host.peak_phase == "save":
         cures.append(
-            Text(
+            translated(
                 "Do not gather the model when saving (stage3_gather_16bit_weights_on_model_save: false); convert "
-                "afterwards with zero_to_fp32.py",
-                "保存时不聚合模型（stage3_gather_16bit_weights_on_model_save: false），之后用 zero_to_fp32.py 转换",
+                "afterwards with zero_to_fp32.py"
             )
         )
     parameters = host.by_category.get("parameters", 0)
     if parameters and offload_device(config, "offload_param") == "cpu" and _room_on_gpu(rank, parameters):
         cures.append(
-            Text(
-                "Keep the parameters on the GPU, which has room for them (remove offload_param): frees {freed} a node",
-                "让参数留在 GPU 上，显存放得下（去掉 offload_param）：每个节点可省 {freed}",
+            translated(
+                "Keep the parameters on the GPU, which has room for them (remove offload_param): frees {freed} a node"
             ).format(freed=size(parameters * record.ranks_per_node))
         )
     optimizer = host.by_category.get("optimizer", 0)
     if optimizer and offload_device(config, "offload_optimizer") == "cpu":
         cures.append(
-            Text(
-                "Offload the optimizer to NVMe (offload_optimizer: device nvme, nvme_path): frees up to {freed} a node",
-                "把优化器卸载到 NVMe（offload_optimizer：device nvme、nvme_path）：每个节点至多可省 {freed}",
+            translated(
+                "Offload the optimizer to NVMe (offload_optimizer: device nvme, nvme_path): frees up to {freed} a node"
             ).format(freed=size(optimizer * record.ranks_per_node))
         )
     cures.append(
-        Text(
-            "Take nodes with at least {more} more memory, use more of them, or train LoRA",
-            "换内存至少多 {more} 的节点、使用更多节点，或训练 LoRA",
-        ).format(more=size(missing))
+        translated("Take nodes with at least {more} more memory, use more of them, or train LoRA").format(
+            more=size(missing)
+        )
     )
     if node.estimated and all(run.local_rank == 0 for run, _ in node.run):
-        cures.append(
-            Text(
-                "To be surer of the sum, rehearse another rank too: --ranks 0,1",
-                "要更确定总量，请再排练一个 rank：--ranks 0,1",
-            )
-        )
+        cures.append(translated("To be surer of the sum, rehearse another rank too: --ranks 0,1"))
     return tuple(cures)
 
 

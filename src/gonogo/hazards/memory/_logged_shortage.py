@@ -11,7 +11,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.line import LogLine
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.patterns import Pattern, compiled_when_used
-from gonogo.finding import Certainty, Text
+from gonogo.finding import Certainty, Text, translated
 from gonogo.finding.words import size
 
 STATES, ACTIVATIONS, EVALUATION = "states", "activations", "evaluation"
@@ -115,61 +115,52 @@ class _Activity(msgspec.Struct, frozen=True):
 
 _ACTIVITIES = (
     _Activity(
-        Text("reading a checkpoint", "读取 checkpoint"),
+        translated("reading a checkpoint"),
         compiled_when_used(r"^(?:_load_from_checkpoint|load_optimizer_state|_load_optimizer_and_scheduler)$"),
         compiled_when_used(r"torch\.load\((?!.*map_location)"),
         (
-            Text(
+            translated(
                 "torch.load(…, map_location='cpu'): without it each rank puts the file's tensors on the GPU that they "
                 "were "
-                "saved from",
-                "torch.load(…, map_location='cpu')：否则每个 rank 都会把文件中的张量放到保存时所在的 GPU 上",
+                "saved from"
             ),
         ),
     ),
     _Activity(
-        Text("the loss over all logits at once", "一次性对全部 logits 计算损失"),
+        translated("the loss over all logits at once"),
         compiled_when_used(
             r"^(?:cross_entropy|fixed_cross_entropy|ForCausalLMLoss|loss_function|_?selective_log_softmax|log_softmax"
             r"|logprobs_from_logits\w*|entropy_from_logits\w*|vocab_parallel_\w+|_?get_per_token_log\w*|get_batch_logps)$"
         ),
         compiled_when_used(r"logits\.(?:float|to)\(|lm_head\(|logits ?/|log_softmax\("),
         (
-            Text(
+            translated(
                 "A loss that does not hold all logits (batch x length x vocabulary): use_liger_kernel=True, TRL's "
-                "loss_type='chunked_nll', or computing it in chunks",
-                "使用不保留全部 logits（batch x 长度 x 词表）的损失：use_liger_kernel=True、TRL 的 "
-                "loss_type='chunked_nll'，或分块"
-                "计算",
+                "loss_type='chunked_nll', or computing it in chunks"
             ),
-            Text(
-                "Fewer tokens at a time: a smaller micro-batch, or shorter samples (max_length, cutoff_len)",
-                "减少一次处理的 token：更小的 micro-batch，或更短的样本（max_length、cutoff_len）",
-            ),
+            translated("Fewer tokens at a time: a smaller micro-batch, or shorter samples (max_length, cutoff_len)"),
         ),
     ),
     _Activity(
-        Text("attention", "注意力"),
+        translated("attention"),
         compiled_when_used(r"^(?:eager_attention_forward|scaled_dot_product_attention|sdpa_attention_forward)$"),
         compiled_when_used(r"attn_weights|attention_scores"),
         (
-            Text(
+            translated(
                 'attn_implementation="flash_attention_2" (or "sdpa"), which does not hold the scores of all pairs; '
-                "else shorter samples",
-                'attn_implementation="flash_attention_2"（或 "sdpa"），不保留所有位置对的分数；否则缩短样本',
+                "else shorter samples"
             ),
         ),
     ),
     _Activity(
-        Text("generation", "生成"),
+        translated("generation"),
         compiled_when_used(r"^(?:generate|_sample|_prefill|generate_sequences|batch_generation|generate_completions)$"),
         None,
         (
-            Text(
+            translated(
                 "Generate for fewer prompts at a time, or fewer new tokens (max_new_tokens, max_completion_length): "
                 "the KV "
-                "cache grows with both",
-                "一次为更少的提示生成，或减少新 token（max_new_tokens、max_completion_length）：KV cache 随两者增长",
+                "cache grows with both"
             ),
         ),
     ),
@@ -198,9 +189,7 @@ class LoggedShortage(msgspec.Struct, frozen=True):
         """``The GPU has 23.7 GiB, of which tensors took 20.8 GiB, and 2.0 GiB more was asked for.``"""
         if self.requested is None:
             of_host = isinstance(self.evidence, LoggedError) and _of_host(self.evidence)
-            return (
-                Text("The host's memory ran out", "主机内存耗尽") if of_host else Text("GPU memory ran out", "显存耗尽")
-            )
+            return translated("The host's memory ran out") if of_host else translated("GPU memory ran out")
         requested = size(self.requested)
         if self.capacity is None or self.allocated is None:
             return Text(f"{requested} was requested, more than the GPU had left", f"再申请 {requested} 时显存不足")

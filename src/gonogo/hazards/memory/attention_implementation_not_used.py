@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.as_run import stepped_runs
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 _SLOWER = {"sdpa", "eager"}
 _NEEDED = {"flash_attention_2": "flash", "flash_attention_3": "flash", "sdpa": "sdpa"}
@@ -18,21 +18,14 @@ class AttentionImplementationNotUsed(Hazard):
                 return
         run = runs[0][1]
         yield self.finding(
-            Text(
-                "{model} is set to {asked}, and its attention ran as {seen}.",
-                "{model} 设置为 {asked}，而其注意力以 {seen} 运行。",
-            ).format(model=run.model, asked=run.asked.attention, seen=", ".join(run.attention)),
+            translated("{model} is set to {asked}, and its attention ran as {seen}.").format(
+                model=run.model, asked=run.asked.attention, seen=", ".join(run.attention)
+            ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(
-                Text(
-                    "Do not ask for attention weights (output_attentions): only eager attention has them",
-                    "不要请求注意力权重（output_attentions）：只有 eager 注意力能给出",
-                ),
-                Text(
-                    "Use transformers' own class of the model where the folder's code ignores the setting",
-                    "若模型目录自带的代码忽略该设置，改用 transformers 自己的模型类",
-                ),
+                translated("Do not ask for attention weights (output_attentions): only eager attention has them"),
+                translated("Use transformers' own class of the model where the folder's code ignores the setting"),
             ),
             ranks=tuple(rank.rank for rank, _ in runs),
         )

@@ -23,6 +23,7 @@ from gonogo.hazards.rule import (
     Severity,
     Span,
     Text,
+    translated,
 )
 
 _HEADROOM = 0.9
@@ -47,10 +48,7 @@ _LOADING = Pattern(r"Loading (?:checkpoint shards|weights)|Loading extension mod
 
 _SLURM_SIZE = Pattern(r"(?i)^(\d+(?:\.\d+)?)([kmgt])?b?$")
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_ASK_FOR_MORE = Text(
-    "Ask for the node's memory (--mem=0) or more nodes, or offload less",
-    "申请节点的全部内存（--mem=0）或更多节点，或减少卸载",
-)
+_ASK_FOR_MORE = translated("Ask for the node's memory (--mem=0) or more nodes, or offload less")
 
 
 class CpuRamOomKilled(Hazard):
@@ -69,10 +67,7 @@ class CpuRamOomKilled(Hazard):
         if not kills and not short:
             return
         yield self.finding(
-            Text(
-                "Rank {rank} was ended by SIGKILL after step {step}.{kernel}{memory}",
-                "rank {rank} 在第 {step} 步之后被 SIGKILL 结束。{kernel}{memory}",
-            ).format(
+            translated("Rank {rank} was ended by SIGKILL after step {step}.{kernel}{memory}").format(
                 rank=rank.rank,
                 step=rank.last_step,
                 kernel=Text(
@@ -85,25 +80,14 @@ class CpuRamOomKilled(Hazard):
             ),
             certainty=Certainty.CERTAIN if kills else Certainty.LIKELY,
             cure=(
-                Text(
-                    "Offload less, or to NVMe; spread the run over more nodes; or take a node with more memory",
-                    "减少卸载或卸载到 NVMe；使用更多节点；或换内存更大的节点",
-                ),
-                Text(
-                    "Fewer DataLoader workers, and a look at what grows from step to step in the report's table",
-                    "减少 DataLoader 的 worker，并查看报告表格中逐步增长的部分",
+                translated("Offload less, or to NVMe; spread the run over more nodes; or take a node with more memory"),
+                translated(
+                    "Fewer DataLoader workers, and a look at what grows from step to step in the report's table"
                 ),
             ),
             spans=span_of_rank(rank),
             ranks=(rank.rank,),
-            confirm=()
-            if kills
-            else (
-                Text(
-                    "dmesg -T on that machine says 'Out of memory: Killed process'",
-                    "该机器的 dmesg -T 中有 “Out of memory: Killed process”",
-                ),
-            ),
+            confirm=() if kills else (translated("dmesg -T on that machine says 'Out of memory: Killed process'"),),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -118,12 +102,10 @@ class CpuRamOomKilled(Hazard):
         worst, peak = node.fullest
         over = node.peak_bytes > limit
         yield self.finding(
-            Text(
+            translated(
                 "The {ranks} ranks of a node hold {total} ({pinned} of it pinned) and it has {limit}. {basis} Rank "
                 "{rank} peaks at {peak}, in {phase}: {categories}. Python, device contexts, data workers and the page "
-                "cache come on top.",
-                "一个节点的 {ranks} 个 rank 共占 {total}（其中锁页 {pinned}），而节点有 {limit}。{basis}rank {rank} 在"
-                "{phase}时达到峰值 {peak}：{categories}。Python、设备上下文、数据进程与页缓存另计。",
+                "cache come on top."
             ).format(
                 ranks=node.ranks,
                 total=size(node.peak_bytes),
@@ -135,15 +117,13 @@ class CpuRamOomKilled(Hazard):
                 phase=PHASES[peak.peak_phase],
                 categories=sizes(peak.by_category),
             ),
-            title=Text(
-                "Host memory runs out: a node needs {total} and has {limit}",
-                "主机内存不足：节点需要 {total}，只有 {limit}",
-            ).format(total=size(node.peak_bytes), limit=size(limit))
+            title=translated("Host memory runs out: a node needs {total} and has {limit}").format(
+                total=size(node.peak_bytes), limit=size(limit)
+            )
             if over
-            else Text(
-                "Host memory is all but full: a node needs {total} of {limit}",
-                "主机内存几乎用满：节点需要 {total}，共有 {limit}",
-            ).format(total=size(node.peak_bytes), limit=size(limit)),
+            else translated("Host memory is all but full: a node needs {total} of {limit}").format(
+                total=size(node.peak_bytes), limit=size(limit)
+            ),
             certainty=host.certainty(node, limit),
             severity=Severity.ERROR if over else Severity.WARNING,
             cure=host.cures(record, node, int(node.peak_bytes / _HEADROOM) - limit),
@@ -154,8 +134,8 @@ class CpuRamOomKilled(Hazard):
         """The machine's memory against the optimizer states that are offloaded to it."""
         limit, states = environment.host_memory.number, offloaded_states(run)
         if limit is not None and states is not None and states.bytes_a_node > limit:
-            has = Text("The machine has {has:.0f} GiB of memory", "机器内存为 {has:.0f} GiB").format(has=limit / 2**30)
-            ends = Text("the kernel kills the run", "内核会杀死训练")
+            has = translated("The machine has {has:.0f} GiB of memory").format(has=limit / 2**30)
+            ends = translated("the kernel kills the run")
             offload = run.config.offload("optimizer").span() if run.config is not None else None
             yield self._too_little(states, has, ends, _LOG_CURES[0], (offload, environment.host_memory.span()))
 
@@ -164,10 +144,8 @@ class CpuRamOomKilled(Hazard):
         field, states = launch.slurm.get("mem"), offloaded_states(run)
         asked = _slurm_bytes(str(field.get(""))) if field is not None else 0
         if field is not None and states is not None and 0 < asked < states.bytes_a_node:
-            has = Text("The job asks for {has:.0f} GiB per node", "作业每个节点申请 {has:.0f} GiB").format(
-                has=asked / 2**30
-            )
-            ends = Text("slurm kills the job", "slurm 会杀死作业")
+            has = translated("The job asks for {has:.0f} GiB per node").format(has=asked / 2**30)
+            ends = translated("slurm kills the job")
             offload = run.config.offload("optimizer").span() if run.config is not None else None
             yield self._too_little(states, has, ends, _ASK_FOR_MORE, (field.span(), offload))
 
@@ -175,23 +153,22 @@ class CpuRamOomKilled(Hazard):
         self, states: OffloadedStates, has: Text, ends: Text, cure: Text, spans: tuple[Span | None, ...]
     ) -> Finding:
         return self.finding(
-            Text(
+            translated(
                 "{has}. The optimizer states of {billions:g} billion parameters, offloaded to the CPU, take "
-                "{needed:.0f} GiB on {each}: {ends}.",
-                "{has}。{billions:g}B 参数的优化器状态卸载到 CPU，在{each}占 {needed:.0f} GiB：{ends}。",
+                "{needed:.0f} GiB on {each}: {ends}."
             ).format(
                 has=has,
                 billions=states.billions,
                 needed=states.bytes_a_node / 2**30,
                 each=Text(f"each of {states.nodes} nodes", f" {states.nodes} 个节点上各")
                 if states.nodes > 1
-                else Text("the node", "该节点上"),
+                else translated("the node"),
                 ends=ends,
             ),
             certainty=Certainty.LIKELY,
             cure=cure,
             spans=spans,
-            confirm=Text("All parameters are trained", "训练全部参数"),
+            confirm=translated("All parameters are trained"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -209,7 +186,7 @@ class CpuRamOomKilled(Hazard):
         offloads = log.setup.offloads("optimizer") or log.setup.offloads("param")
         yield self.log_finding(
             evidence,
-            Text("{what}{offload}{loading}", "{what}{offload}{loading}").format(
+            translated("{what}{offload}{loading}").format(
                 what=_SHORT if said else _ENDED_IN_POD if log.find(_POD) else _SIGNAL_9,
                 offload=_OFFLOADS if offloads else Text("", ""),
                 loading=_WHILE_LOADING if log.find(_LOADING) else Text("", ""),
@@ -220,65 +197,44 @@ class CpuRamOomKilled(Hazard):
         )
 
 
-_CONFIRM = Text(
-    "dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a run) shows it",
-    "dmesg -T | grep -i 'killed process'（或容器的 OOMKilled 状态，或运行时的 htop）能看到",
+_CONFIRM = translated(
+    "dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a run) shows it"
 )
-_DIED_IN_MAP = Text(
+_DIED_IN_MAP = translated(
     "A process that prepares the data was gone without its own error: usually the kernel killed it, since each of "
-    "them holds a part of the data; a crash in a library's native code ends so too.",
-    "一个处理数据的进程消失且没有报错：多半是内核因内存不足将其杀死（每个进程都占用一部分数据）；库的原生代码崩溃也会如此。",
+    "them holds a part of the data; a crash in a library's native code ends so too."
 )
 _MAP_CURES = (
-    Text(
+    translated(
         "Fewer preprocessing processes (num_proc, preprocessing_num_workers, dataset_num_proc), smaller batches of "
-        "map, or streaming",
-        "减少预处理进程（num_proc、preprocessing_num_workers、dataset_num_proc）、减小 map 的批量，或使用流式读取",
+        "map, or streaming"
     ),
-    Text(
-        "With one process, an error of the program's own shows its traceback",
-        "只用一个进程时，程序自身的错误会显示调用栈",
-    ),
+    translated("With one process, an error of the program's own shows its traceback"),
 )
-_SHORT = Text(
-    "The host's memory (RAM, or the container's share of it) ran out.", "主机内存（RAM，或容器分到的部分）耗尽。"
-)
-_SIGNAL_9 = Text(
+_SHORT = translated("The host's memory (RAM, or the container's share of it) ran out.")
+_SIGNAL_9 = translated(
     "A process was killed with signal 9 and left no error of its own: that is usually the "
     "kernel, when host memory runs "
-    "out; a person, a scheduler's limit or a launcher that loses patience can send it too.",
-    "进程被信号 9 杀死，自己没有留下报错：多半是主机内存耗尽时内核所为；也可能是人、调度器的限制，或启动器等待超时后发"
-    "出的。",
+    "out; a person, a scheduler's limit or a launcher that loses patience can send it too."
 )
-_ENDED_IN_POD = Text(
+_ENDED_IN_POD = translated(
     "A worker was sent SIGTERM in a Kubernetes pod, which Ray takes for the pod's memory limit; whoever ends the pod "
-    "sends it too.",
-    "Kubernetes pod 中的一个 worker 收到 SIGTERM，Ray 据此认为超出了 pod 的内存上限；结束该 pod 者也会发出它。",
+    "sends it too."
 )
-_OFFLOADS = Text(
-    " The config offloads to the CPU: 16 bytes per parameter for the optimizer, on all ranks of a node together.",
-    "配置中有 CPU 卸载：优化器每参数占 16 字节，按一个节点所有 rank 合计。",
+_OFFLOADS = translated(
+    " The config offloads to the CPU: 16 bytes per parameter for the optimizer, on all ranks of a node together."
 )
-_WHILE_LOADING = Text(
-    " Every rank that reads the weights by itself holds a copy of the model.",
-    "每个自行读取权重的 rank 都会占用一份模型。",
-)
+_WHILE_LOADING = translated(" Every rank that reads the weights by itself holds a copy of the model.")
 _LOG_CURES = (
-    Text(
+    translated(
         "Offload less (keep parameters on the GPU, or the optimizer too), offload to NVMe, use more nodes, train LoRA, "
-        "or take a machine with more memory",
-        "减少卸载（参数或优化器留在 GPU）、卸载到 NVMe、使用更多节点、训练 LoRA，或换内存更大的机器",
+        "or take a machine with more memory"
     ),
-    Text(
+    translated(
         "If it happens while loading: bf16 and low_cpu_mem_usage=True; under ZeRO-3 make TrainingArguments before "
-        "from_pretrained, so that the ranks do not each load the whole model",
-        "若在加载时发生：使用 bf16 与 low_cpu_mem_usage=True；ZeRO-3 下先建立 TrainingArguments 再 from_pretrained，避"
-        "免每个 rank 各载入整个模型",
+        "from_pretrained, so that the ranks do not each load the whole model"
     ),
-    Text(
-        "Raise the container's or the job's memory limit; use fewer data workers and preprocessing processes",
-        "提高容器或作业的内存上限；减少数据 worker 与预处理进程",
-    ),
+    translated("Raise the container's or the job's memory limit; use fewer data workers and preprocessing processes"),
 )
 
 

@@ -16,6 +16,7 @@ from gonogo.hazards.rule import (
     Run,
     Severity,
     Text,
+    translated,
 )
 
 _SAYS = Pattern(
@@ -45,10 +46,7 @@ class DevShmBusError(Hazard):
             return
         ranks = whole_number(launch.processes_per_node)
         yield self.finding(
-            Text(
-                "{what}, and {count} data loader workers{ranks} pass their batches through it.",
-                "{what}，而{ranks} {count} 个数据加载 worker 都经由它传递 batch。",
-            ).format(
+            translated("{what}, and {count} data loader workers{ranks} pass their batches through it.").format(
                 what=small.text,
                 count=count,
                 ranks=Text(f" of each of {ranks} ranks", f" {ranks} 个 rank 各有的") if ranks else "",
@@ -70,15 +68,14 @@ class DevShmBusError(Hazard):
         if not count or (run.launch is not None and run.launch.in_container):
             return
         yield self.finding(
-            Text(
+            translated(
                 "/dev/shm has {size:.0f} MiB, and {count} data loader workers of each rank pass their batches through "
-                "it.",
-                "/dev/shm 只有 {size:.0f} MiB，而每个 rank 的 {count} 个数据加载 worker 都经由它传递 batch。",
+                "it."
             ).format(size=size / 2**20, count=count),
             certainty=Certainty.LIKELY,
-            cure=(*SHARED_MEMORY_CURE, Text("Or dataloader_num_workers 0", "或将 dataloader_num_workers 设为 0")),
+            cure=(*SHARED_MEMORY_CURE, translated("Or dataloader_num_workers 0")),
             spans=(workers.span(), environment.dev_shm.span()),
-            confirm=Text("df -h /dev/shm, where it trains", "在训练机器上执行 df -h /dev/shm"),
+            confirm=translated("df -h /dev/shm, where it trains"),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -92,11 +89,9 @@ class DevShmBusError(Hazard):
         if loading.held_bytes * ranks <= record.shm_bytes:
             return
         yield self.finding(
-            Text(
+            translated(
                 "{workers} data loader workers of each rank keep {ahead} batches of {batch} ready, which come through "
-                "/dev/shm: {needed} for {ranks} ranks of a node, and the job's file gives it {given}.",
-                "每个 rank 的 {workers} 个数据加载 worker 预先准备 {ahead} 个 batch，每个 {batch}，都经由 /dev/shm："
-                "一个节点的 {ranks} 个 rank 需要 {needed}，而作业文件只给 {given}。",
+                "/dev/shm: {needed} for {ranks} ranks of a node, and the job's file gives it {given}."
             ).format(
                 workers=loading.workers,
                 ahead=loading.ahead,
@@ -108,16 +103,11 @@ class DevShmBusError(Hazard):
             certainty=Certainty.LIKELY,
             ranks=(fullest.rank,),
             cure=(
-                Text(
+                translated(
                     "Give the pod a larger volume at /dev/shm: emptyDir with medium: Memory and no sizeLimit, or one "
-                    "above {needed} (it counts as memory of the container)",
-                    "为 pod 的 /dev/shm 挂载更大的卷：medium: Memory 的 emptyDir，不设 sizeLimit，或大于 {needed}（计入"
-                    "容器的内存）",
+                    "above {needed} (it counts as memory of the container)"
                 ).format(needed=size(loading.held_bytes * ranks)),
-                Text(
-                    "Or keep fewer batches ready: fewer workers, or a smaller prefetch_factor",
-                    "或少准备一些 batch：减少 worker 数，或减小 prefetch_factor",
-                ),
+                translated("Or keep fewer batches ready: fewer workers, or a smaller prefetch_factor"),
             ),
         )
 
@@ -130,34 +120,23 @@ class DevShmBusError(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "Shared memory (/dev/shm) ran out: worker processes hand over batches, and Python its locks, through "
-                "files there. It is neither the disk nor the GPU.",
-                "共享内存（/dev/shm）耗尽：worker 进程通过其中的文件传递 batch，Python 的锁也在其中。与磁盘和显存都无关"
-                "。",
+                "files there. It is neither the disk nor the GPU."
             ),
             cure=(
-                Text(
+                translated(
                     "Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir with "
-                    "medium: Memory mounted at /dev/shm",
-                    "为容器分配更多：docker run --shm-size=16g（或 --ipc=host）；Kubernetes：在 /dev/shm 挂载 medium: "
-                    "Memory 的 emptyDir",
+                    "medium: Memory mounted at /dev/shm"
                 ),
-                Text(
-                    "Or use fewer workers: dataloader_num_workers: 0 needs no shared memory",
-                    "或减少 worker：dataloader_num_workers: 0 不需要共享内存",
-                ),
-                Text(
+                translated("Or use fewer workers: dataloader_num_workers: 0 needs no shared memory"),
+                translated(
                     "Where df -h /dev/shm shows it full though no run is under way, remove what dead runs have left in "
-                    "it",
-                    "若没有任务运行而 df -h /dev/shm 显示已满，请清理残留文件",
+                    "it"
                 ),
             ),
             certainty=certainty,
-            confirm=Text(
-                "df -h /dev/shm shows 64 MiB, or 100 %; the run passes with dataloader_num_workers: 0",
-                "df -h /dev/shm 显示 64 MiB 或 100 %；设 dataloader_num_workers: 0 后能通过",
-            ),
+            confirm=translated("df -h /dev/shm shows 64 MiB, or 100 %; the run passes with dataloader_num_workers: 0"),
         )
 
 

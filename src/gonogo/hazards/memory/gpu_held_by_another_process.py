@@ -1,7 +1,7 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.finding.words import size
 from gonogo.hazards.memory._logged_shortage import shortage_in
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, translated
 
 
 class GpuHeldByAnotherProcess(Hazard):
@@ -12,21 +12,18 @@ class GpuHeldByAnotherProcess(Hazard):
             return
         yield self.log_finding(
             short.evidence,
-            Text("{sizes}. Other processes held {others} of it.", "{sizes}。其中 {others} 由其他进程占用。").format(
+            translated("{sizes}. Other processes held {others} of it.").format(
                 sizes=short.sizes, others=size(short.others)
             ),
             certainty=Certainty.LIKELY,
             cure=(
-                Text(
-                    "nvidia-smi says who: end what an earlier run left, or take other GPUs (CUDA_VISIBLE_DEVICES)",
-                    "用 nvidia-smi 查看是谁：结束之前运行的残留进程，或换用其他 GPU（CUDA_VISIBLE_DEVICES）",
+                translated(
+                    "nvidia-smi says who: end what an earlier run left, or take other GPUs (CUDA_VISIBLE_DEVICES)"
                 ),
-                Text(
+                translated(
                     "If it is the rollout engine or a server: its own GPU, or less gpu_memory_utilization; "
-                    "where it is another rank: torch.cuda.set_device(LOCAL_RANK) first",
-                    "若是 rollout 引擎或服务：给它单独的 GPU，或调低 gpu_memory_utilization；若是另一个 rank：先执行 "
-                    "torch.cuda.set_device(LOCAL_RANK)",
+                    "where it is another rank: torch.cuda.set_device(LOCAL_RANK) first"
                 ),
             ),
-            confirm=Text("nvidia-smi lists it before the run starts", "运行开始前 nvidia-smi 就能看到它"),
+            confirm=translated("nvidia-smi lists it before the run starts"),
         )

@@ -6,26 +6,17 @@ from gonogo.evidence.rehearsal.failures import setting
 from gonogo.finding.words import size
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import ACTIVATIONS, LoggedShortage, certainty_for, shortage_in
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Text, translated
 
 _CURES_IN_LOG = (
-    Text(
-        "Turn on gradient checkpointing if it is off (gradient_checkpointing=True)",
-        "若未开启梯度检查点，请开启（gradient_checkpointing=True）",
+    translated("Turn on gradient checkpointing if it is off (gradient_checkpointing=True)"),
+    translated(
+        "Lower per_device_train_batch_size, to 1 if need be, and raise gradient_accumulation_steps in proportion"
     ),
-    Text(
-        "Lower per_device_train_batch_size, to 1 if need be, and raise gradient_accumulation_steps in proportion",
-        "减小 per_device_train_batch_size（必要时为 1），并按比例增大 gradient_accumulation_steps",
-    ),
-    Text(
-        "Shorten the longest samples (max_length, cutoff_len); they, not the average ones, set the peak",
-        "截短最长的样本（max_length、cutoff_len）：峰值由最长而不是平均的样本决定",
-    ),
-    Text(
+    translated("Shorten the longest samples (max_length, cutoff_len); they, not the average ones, set the peak"),
+    translated(
         "If the loss or the attention ran out: use_liger_kernel=True, which does not hold all logits; "
-        'attn_implementation="sdpa" or "flash_attention_2"',
-        "若在损失或注意力处耗尽：use_liger_kernel=True（不保留全部 logits）；"
-        'attn_implementation="sdpa" 或 "flash_attention_2"',
+        'attn_implementation="sdpa" or "flash_attention_2"'
     ),
 )
 
@@ -54,26 +45,21 @@ class GpuOomActivations(Hazard):
             return
         finding = self.log_finding(
             short.evidence,
-            Text(
+            translated(
                 "{sizes}{where}{phase}. The remaining memory is taken by activations, which grow with "
-                "micro-batch and sequence length.",
-                "{sizes}{where}{phase}。其余显存被随 micro-batch 与序列长度增长的激活占用。",
+                "micro-batch and sequence length."
             ).format(sizes=short.sizes, where=short.where, phase=short.phase)
             if certainty is not Certainty.POSSIBLE
-            else Text(
-                "{sizes}; possibly filled by activations: the log doesn't show what fills it.",
-                "{sizes}；可能是激活占满了显存：日志未显示具体由什么占用。",
-            ).format(sizes=short.sizes),
+            else translated("{sizes}; possibly filled by activations: the log doesn't show what fills it.").format(
+                sizes=short.sizes
+            ),
             certainty=certainty,
             cure=(
                 *short.shared_or_cut_up,
                 *(short.by_activity if short.kind == ACTIVATIONS else ()),
                 *_cures_in_log(short),
             ),
-            confirm=Text(
-                "With micro-batch 1 and short samples the same step passes",
-                "micro-batch 为 1 且样本较短时，同一步可以通过",
-            ),
+            confirm=translated("With micro-batch 1 and short samples the same step passes"),
         )
         yield finding if short.kind == ACTIVATIONS else replace(finding, spans=())  # the place tells of the other
 
@@ -87,23 +73,15 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
     if short.shortage.phase == "evaluate":
         return [
             gpu.Remedy(
-                Text(
+                translated(
                     "Keep less in evaluation: per_device_eval_batch_size=1, prediction_loss_only=True, or "
-                    "eval_accumulation_steps=1",
-                    "评估时少保留内容：per_device_eval_batch_size=1、prediction_loss_only=True，或 "
-                    "eval_accumulation_steps=1",
+                    "eval_accumulation_steps=1"
                 ),
                 None,
             )
         ]
     remedies = [
-        gpu.Remedy(
-            Text(
-                "Turn on gradient checkpointing if it is off (gradient_checkpointing=True)",
-                "若未开启梯度检查点，请开启（gradient_checkpointing=True）",
-            ),
-            None,
-        )
+        gpu.Remedy(translated("Turn on gradient checkpointing if it is off (gradient_checkpointing=True)"), None)
     ]
     room = short.shortage.capacity_bytes - (short.need - short.activations)
     batch = setting(short.rank.deepspeed_config, "train_micro_batch_size_per_gpu")
@@ -134,11 +112,7 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
         )
     remedies.append(
         gpu.Remedy(
-            Text(
-                "If the logits weigh most: a loss that does not hold them all (use_liger_kernel=True)",
-                "若 logits 占用最多：使用不保留全部 logits 的损失（use_liger_kernel=True）",
-            ),
-            None,
+            translated("If the logits weigh most: a loss that does not hold them all (use_liger_kernel=True)"), None
         )
     )
     remedies.append(gpu.larger_device(short))

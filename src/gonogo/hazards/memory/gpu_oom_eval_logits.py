@@ -3,25 +3,17 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.training_script import is_trainer, trained_loads
 from gonogo.hazards.memory._logged_shortage import EVALUATION, certainty_for, shortage_in
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text, translated
 
 _SPARED = ("eval_accumulation_steps", "batch_eval_metrics", "eval_do_concat_batches")
 
 _CURES = (
-    Text(
+    translated(
         "Keep what the metric needs, not the logits: preprocess_logits_for_metrics=lambda logits, labels: "
-        "logits.argmax(-1); or prediction_loss_only=True where the loss is enough",
-        "只保留指标所需而不是 logits：preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)；只需要损"
-        "失时设 prediction_loss_only=True",
+        "logits.argmax(-1); or prediction_loss_only=True where the loss is enough"
     ),
-    Text(
-        "Move the outputs to the host as they come: eval_accumulation_steps=1 (the host must hold them)",
-        "及时把输出移到主机：eval_accumulation_steps=1（主机内存需放得下）",
-    ),
-    Text(
-        "per_device_eval_batch_size=1 (the default is 8), and fewer samples to evaluate",
-        "per_device_eval_batch_size=1（默认 8），并减少评估样本",
-    ),
+    translated("Move the outputs to the host as they come: eval_accumulation_steps=1 (the host must hold them)"),
+    translated("per_device_eval_batch_size=1 (the default is 8), and fewer samples to evaluate"),
 )
 
 
@@ -48,25 +40,23 @@ class GpuOomEvalLogits(Hazard):
             vocabulary = run.model.value("vocab_size") if run.model is not None else None
             place = trainer.keyword_place("compute_metrics")
             yield self.finding(
-                Text(
+                translated(
                     "Evaluation keeps the logits of the whole evaluation set on the GPU for compute_metrics: {size}for "
-                    "each token, and no eval_accumulation_steps or preprocess_logits_for_metrics.",
-                    "评估会把整个评估集的 logits 留在 GPU 上供 compute_metrics 使用：{size}，且没有 "
-                    "eval_accumulation_steps 或 preprocess_logits_for_metrics。",
+                    "each token, and no eval_accumulation_steps or preprocess_logits_for_metrics."
                 ).format(
                     size=Text(
                         f"{vocabulary} numbers ({vocabulary * 4 // 1024} KiB) ",
                         f"每个 token {vocabulary} 个数（{vocabulary * 4 // 1024} KiB）",
                     )
                     if isinstance(vocabulary, int)
-                    else Text("as many numbers as the vocabulary has words ", "每个 token 的数目与词表大小相同")
+                    else translated("as many numbers as the vocabulary has words ")
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=_CURES,
                 spans=(
                     place.span() if place is not None else trainer.place.span(),
-                    load.place.span(Text("a language model", "语言模型")),
+                    load.place.span(translated("a language model")),
                 ),
             )
 
@@ -78,14 +68,12 @@ class GpuOomEvalLogits(Hazard):
             return
         yield self.log_finding(
             short.evidence,
-            Text(
-                "{sizes}{where}. It runs out in the evaluation, which keeps every batch's logits until its end.",
-                "{sizes}{where}。内存在评估阶段耗尽：评估会把每个 batch 的 logits 保留到最后。",
+            translated(
+                "{sizes}{where}. It runs out in the evaluation, which keeps every batch's logits until its end."
             ).format(sizes=short.sizes, where=short.where),
             certainty=certainty,
             cure=(*_CURES, *short.shared_or_cut_up),
-            confirm=Text(
-                "The run passes with eval_strategy=no, and memory grows from batch to batch in an evaluation",
-                "设 eval_strategy=no 后可以通过，且评估中显存逐 batch 增长",
+            confirm=translated(
+                "The run passes with eval_strategy=no, and memory grows from batch to batch in an evaluation"
             ),
         )

@@ -9,7 +9,17 @@ from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.training_script import mentions, surely_ddp
 from gonogo.hazards.memory import _gpu_shortage as gpu
 from gonogo.hazards.memory._logged_shortage import STATES, certainty_for, shortage_in
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, RehearsalRecord, Run, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Environment,
+    Findings,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Text,
+    translated,
+)
 
 # What trains less than all of the model, holds it in fewer bytes, or spreads it.
 _LESS = (
@@ -38,20 +48,17 @@ class GpuOomModelStates(Hazard):
         if need <= have:
             return
         yield self.finding(
-            Text(
+            translated(
                 "{name} has {billions:.1f}e9 parameters. Weights, gradients and Adam's two moments are {need:.0f} GiB "
                 "on each GPU even with 2 bytes each (twice that in fp32); the GPU has {have:.0f} GiB, and DDP "
-                "partitions none.",
-                "{name} 有 {billions:.1f}e9 个参数。权重、梯度与 Adam 的两个动量即使每个只占 2 字节，每张 GPU 也需 "
-                "{need:.0f} GiB（fp32 加倍）；GPU 只有 {have:.0f} GiB，而 DDP 不做切分。",
+                "partitions none."
             ).format(name=run.model.name, billions=parameters / 1e9, need=need / 2**30, have=have / 2**30),
             cure=(
-                Text(
+                translated(
                     "Partition the states over the GPUs: DeepSpeed ZeRO-3 (with offload where that is not enough), or "
-                    "FSDP",
-                    "把状态切分到各 GPU：DeepSpeed ZeRO-3（不够时再卸载）或 FSDP",
+                    "FSDP"
                 ),
-                Text("Or train adapters: LoRA, QLoRA", "或只训练适配器：LoRA、QLoRA"),
+                translated("Or train adapters: LoRA, QLoRA"),
             ),
             spans=run.launch.place.span(),
         )
@@ -79,21 +86,17 @@ class GpuOomModelStates(Hazard):
             return
         finding = self.log_finding(
             short.evidence,
-            Text(
-                "{sizes}{where}{phase}. At this point weights, gradients and optimizer states fill it, not "
-                "activations.",
-                "{sizes}{where}{phase}。此时占满显存的是权重、梯度与优化器状态，而不是激活。",
+            translated(
+                "{sizes}{where}{phase}. At this point weights, gradients and optimizer states fill it, not activations."
             ).format(sizes=short.sizes, where=short.where, phase=short.phase)
             if certainty is not Certainty.POSSIBLE
-            else Text(
-                "{sizes}; the model states alone may fill it: 16 bytes per trainable parameter under Adam.",
-                "{sizes}；也可能仅模型状态就已占满：Adam 下每个可训练参数 16 字节。",
+            else translated(
+                "{sizes}; the model states alone may fill it: 16 bytes per trainable parameter under Adam."
             ).format(sizes=short.sizes),
             certainty=certainty,
             cure=(*short.shared_or_cut_up, *(short.by_activity if short.kind == STATES else ()), *_cures(log)),
-            confirm=Text(
-                "It fails the same with micro-batch 1 and short samples; gonogo rehearse shows what fills the GPU",
-                "micro-batch 为 1 且样本较短时同样失败；gonogo rehearse 会给出显存构成",
+            confirm=translated(
+                "It fails the same with micro-batch 1 and short samples; gonogo rehearse shows what fills the GPU"
             ),
         )
         yield finding if short.kind == STATES else replace(finding, spans=())  # the place tells of the other
@@ -102,37 +105,27 @@ class GpuOomModelStates(Hazard):
 def _cures(log: FailureLog) -> Iterator[Text]:
     stage = log.setup.zero_stage
     if stage != 3:
-        yield Text(
+        yield translated(
             "Partition the states over the GPUs: ZeRO-3 (zero_optimization.stage: 3) or FSDP; with ZeRO-3 create "
-            "TrainingArguments before from_pretrained",
-            "把状态切分到各 GPU：ZeRO-3（zero_optimization.stage: 3）或 FSDP；使用 ZeRO-3 时先创建 TrainingArguments 再"
-            " from_pretrained",
+            "TrainingArguments before from_pretrained"
         )
     if not log.setup.offloads("optimizer"):
-        yield Text(
-            "Offload the optimizer (zero_optimization.offload_optimizer.device: cpu); it takes host memory",
-            "卸载优化器（zero_optimization.offload_optimizer.device: cpu），会占用主机内存",
+        yield translated(
+            "Offload the optimizer (zero_optimization.offload_optimizer.device: cpu); it takes host memory"
         )
     if stage == 3 and not log.setup.offloads("param"):
-        yield Text(
-            "Offload the parameters too (zero_optimization.offload_param.device: cpu)",
-            "同时卸载参数（zero_optimization.offload_param.device: cpu）",
-        )
+        yield translated("Offload the parameters too (zero_optimization.offload_param.device: cpu)")
     if _trains_adapters(log):
-        yield Text(
+        yield translated(
             "Adapters are trained already: what fills it are the weights themselves; hold them in fewer bytes "
-            "(load_in_4bit; of experts kept as one tensor, a checkpoint that is quantized), or on more GPUs",
-            "已经只训练适配器：占满显存的是权重本身；用更少的字节保存它们（load_in_4bit；若专家合成一个张量，则使用已量"
-            "化的 "
-            "checkpoint），或使用更多 GPU",
+            "(load_in_4bit; of experts kept as one tensor, a checkpoint that is quantized), or on more GPUs"
         )
-        yield Text("More GPUs, or GPUs with more memory", "使用更多或显存更大的 GPU")
+        yield translated("More GPUs, or GPUs with more memory")
         return
-    yield Text(
-        "Train adapters (LoRA, QLoRA) instead of all weights, or use an optimizer with small states (adamw_8bit)",
-        "用 LoRA/QLoRA 代替全参训练，或使用状态更小的优化器（adamw_8bit）",
+    yield translated(
+        "Train adapters (LoRA, QLoRA) instead of all weights, or use an optimizer with small states (adamw_8bit)"
     )
-    yield Text("More GPUs, or GPUs with more memory", "使用更多或显存更大的 GPU")
+    yield translated("More GPUs, or GPUs with more memory")
 
 
 _ADAPTERS = Pattern(r"trainable params: [\d,]+ \|\||(?i:\bq?lora\b)|PeftModel|peft/tuners")

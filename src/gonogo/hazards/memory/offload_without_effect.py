@@ -6,26 +6,22 @@ from gonogo.evidence.rehearsal.failures import few
 from gonogo.finding.as_run import AsRun
 from gonogo.finding.words import size
 from gonogo.hazards.facts.as_run import stepped_runs
-from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, RehearsalRecord, Severity, Text, translated
 
 _WHAT = {
-    "parameter": Text("parameters", "参数"),
-    "buffer": Text("buffers", "buffer"),
-    "optimizer-state": Text("optimizer states", "优化器状态"),
-    "zero-partition": Text("ZeRO's partitions of the parameters", "ZeRO 的参数分片"),
-    "fp32-partition": Text("fp32 partitions of the parameters", "参数的 fp32 分片"),
-    "master-weights": Text("the fp32 master weights", "fp32 主权重"),
+    "parameter": translated("parameters"),
+    "buffer": translated("buffers"),
+    "optimizer-state": translated("optimizer states"),
+    "zero-partition": translated("ZeRO's partitions of the parameters"),
+    "fp32-partition": translated("fp32 partitions of the parameters"),
+    "master-weights": translated("the fp32 master weights"),
 }
 
 _CURE = (
-    Text(
-        "See which config is in force: the engine prints it at the start (zero_optimization)",
-        "确认实际生效的配置：engine 启动时会打印（zero_optimization）",
-    ),
-    Text(
+    translated("See which config is in force: the engine prints it at the start (zero_optimization)"),
+    translated(
         "Let DeepSpeed make the optimizer (an optimizer section, or the Trainer's), and load "
-        "checkpoints by engine.load_checkpoint",
-        "由 DeepSpeed 创建优化器（optimizer 配置段或 Trainer），用 engine.load_checkpoint 加载 checkpoint",
+        "checkpoints by engine.load_checkpoint"
     ),
 )
 
@@ -37,10 +33,9 @@ class OffloadWithoutEffect(Hazard):
             section = (rank.deepspeed_config or {}).get("zero_optimization")
             for what, where in _on_gpu(section if isinstance(section, dict) else {}, run):
                 yield self.finding(
-                    Text(
+                    translated(
                         "After {steps} steps {what} are on {where}, though the config offloads them ({stage}, "
-                        "{optimizer}).",
-                        "{steps} 步之后，{what}位于 {where}，而配置要求卸载它们（{stage}，{optimizer}）。",
+                        "{optimizer})."
                     ).format(steps=rank.steps, what=what, where=where, stage=run.strategy, optimizer=run.optimizer),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
@@ -57,11 +52,9 @@ class OffloadWithoutEffect(Hazard):
                 if not wrong:
                     continue
                 yield self.finding(
-                    Text(
+                    translated(
                         "Before the first step, {held}, though the config offloads them (offload_param: {parameters}, "
-                        "offload_optimizer: {optimizer}).",
-                        "第一步之前，{held}，而配置要求卸载它们（offload_param：{parameters}，offload_optimizer："
-                        "{optimizer}）。",
+                        "offload_optimizer: {optimizer})."
                     ).format(
                         held=_held_text(wrong), parameters=census.offload_parameters, optimizer=census.offload_optimizer
                     ),

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.multimodal._counts import FEW, MISMATCH, counts_of
-from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.rule import Certainty, Pattern, Text, translated
 
 
 class ImagePlaceholdersMalformed(LoggedHazard):
@@ -51,11 +51,9 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         tokens, features = (int(groups.get(name) or 0) for name in ("tokens", "features"))
         if not _before_merging(tokens, features):
             return self.cause
-        return Text(
+        return translated(
             "The text has {tokens} placeholders for {features} features, {times} for each: they were counted by the "
-            "patches of image_grid_thw, which the model merges {times} to one (merge_size ** 2).",
-            "文本中有 {tokens} 个占位符，而特征为 {features} 个，即每个特征 {times} 个：占位符是按 image_grid_thw 的 "
-            "patch 数计算的，而模型会把 {times} 个合并为一个（merge_size ** 2）。",
+            "patches of image_grid_thw, which the model merges {times} to one (merge_size ** 2)."
         ).format(tokens=tokens, features=features, times=tokens // features)
 
 

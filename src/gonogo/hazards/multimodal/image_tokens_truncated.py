@@ -11,7 +11,7 @@ from gonogo.hazards.multimodal._counts import (
     counts_of,
     first_known,
 )
-from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, translated
 
 
 class ImageTokensTruncated(LoggedHazard):
@@ -62,14 +62,12 @@ class ImageTokensTruncated(LoggedHazard):
         if length is None or most is None or most // PIXELS_A_TOKEN <= length:
             return
         yield self.finding(
-            Text(
+            translated(
                 "{pixels} lets an image have {tokens} tokens or more, and {limit} cuts at {length}: such a "
-                "sample loses image tokens, and the model refuses it.",
-                "{pixels} 允许一张图像有 {tokens} 个以上 token，而 {limit} 在 {length} 处截断：这样的样本会丢"
-                "失图像 token，模型会拒绝。",
+                "sample loses image tokens, and the model refuses it."
             ).format(pixels=pixels[0], tokens=most // PIXELS_A_TOKEN, limit=limit[0], length=length),
             certainty=Certainty.POSSIBLE,
             cure=self.cures,
             spans=(limit[1].span(), pixels[1].span(), launch.place.span()),
-            confirm=Text("The data has images of that size", "数据中有这样大小的图像"),
+            confirm=translated("The data has images of that size"),
         )

@@ -1,20 +1,15 @@
 from gonogo.hazards.facts.shell_lines import is_shell_script, lines_from
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Pattern, Run, Severity, translated
 
 _SOURCED = Pattern(r"^\s*(?:source|\.)\s+\S*nnal/atb/set_env\.sh\s*(?:[;&#]|$)")
 _ACTIVATED = Pattern(r"^\s*(?:(?:conda|mamba|micromamba) activate\b|(?:source|\.)\s+\S+/bin/activate\b)")
 _CURE = (
-    Text(
+    translated(
         "Install torch and torch_npu and activate their environment first, then in a new shell source CANN's "
-        "set_env.sh and nnal/atb/set_env.sh (--cxx_abi=0 or 1 sets it by hand)",
-        "先安装 torch 与 torch_npu 并激活其环境，再在新的 shell 中 source CANN 的 set_env.sh 和 "
-        "nnal/atb/set_env.sh（可用 --cxx_abi=0 或 1 手动指定）",
+        "set_env.sh and nnal/atb/set_env.sh (--cxx_abi=0 or 1 sets it by hand)"
     ),
-    Text(
-        "Install CANN's toolkit, kernels and NNAL in one version, the one that torch_npu names",
-        "把 CANN 的 toolkit、kernels 与 NNAL 装成同一版本，即 torch_npu 对应的版本",
-    ),
+    translated("Install CANN's toolkit, kernels and NNAL in one version, the one that torch_npu names"),
 )
 
 
@@ -30,14 +25,13 @@ class NpuAtbReleaseMismatch(LoggedHazard):
         activated = [line for line in lines if _ACTIVATED.search(line.code)]
         if sourced and activated and sourced[-1].number < activated[-1].number:
             yield self.finding(
-                Text(
+                translated(
                     "ATB's set_env.sh is sourced before the environment with torch is activated: it chooses its C++ "
-                    "ABI by the python that is there until then.",
-                    "在激活含 torch 的环境之前 source 了 ATB 的 set_env.sh：它按当时的 python 选择 C++ ABI。",
+                    "ABI by the python that is there until then."
                 ),
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
                 cure=_CURE[:1],
-                spans=(sourced[-1].place().span(), activated[-1].place().span(Text("activated here", "在此处激活"))),
+                spans=(sourced[-1].place().span(), activated[-1].place().span(translated("activated here"))),
                 confirm=self.confirm,
             )

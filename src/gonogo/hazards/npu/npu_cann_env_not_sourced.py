@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.shell_lines import is_shell_script
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Launch, Pattern, Run, Severity, translated
 
 _LIBRARY = Pattern(
     r"lib(?:hccl\w*|hccd|ascendcl|ascend_hal|ascend_\w+|acl\w*|ge_\w+|graph\w*|msprofiler|runtime|opapi|nnopbase|atb"
@@ -19,22 +19,15 @@ _PYTHON_PATH = Pattern(
 _NPU = Pattern(r"(?i)torch_npu|ascend|昇腾|\bcann\b|\bnpu\b")
 _GENERIC_NAME = Pattern(r"lib(?:runtime|graph\w*|register|platform|acl|c_sec|atb|alog)\.so")
 _CURE = (
-    Text(
+    translated(
         "In the shell (and the service, container or job script) that starts the run: source "
-        "/usr/local/Ascend/ascend-toolkit/set_env.sh; for libatb.so also /usr/local/Ascend/nnal/atb/set_env.sh",
-        "在启动训练的 shell（以及服务、容器或作业脚本）中：source /usr/local/Ascend/ascend-toolkit/set_env.sh；缺 "
-        "libatb.so 时还要 source /usr/local/Ascend/nnal/atb/set_env.sh",
+        "/usr/local/Ascend/ascend-toolkit/set_env.sh; for libatb.so also /usr/local/Ascend/nnal/atb/set_env.sh"
     ),
-    Text(
+    translated(
         "For libascend_hal.so or libdrvdsmi_host.so: mount the driver, -v "
-        "/usr/local/Ascend/driver:/usr/local/Ascend/driver, and add its lib64/driver to LD_LIBRARY_PATH",
-        "缺 libascend_hal.so 或 libdrvdsmi_host.so 时：挂载驱动 -v /usr/local/Ascend/driver:/usr/local/Ascend/driver，"
-        "并把 lib64/driver 加入 LD_LIBRARY_PATH",
+        "/usr/local/Ascend/driver:/usr/local/Ascend/driver, and add its lib64/driver to LD_LIBRARY_PATH"
     ),
-    Text(
-        "If the library exists nowhere under /usr/local/Ascend: install the CANN toolkit that torch_npu names",
-        "若 /usr/local/Ascend 下没有该库：安装 torch_npu 对应版本的 CANN 工具包",
-    ),
+    translated("If the library exists nowhere under /usr/local/Ascend: install the CANN toolkit that torch_npu names"),
 )
 
 
@@ -48,17 +41,15 @@ class NpuCannEnvNotSourced(Hazard):
         if _SOURCES.search(text) is not None or "ASCEND_HOME_PATH" in text or "ASCEND_TOOLKIT_HOME" in text:
             return
         yield self.finding(
-            Text(
+            translated(
                 "The script is for NPUs ({name}) and sources no set_env.sh: unless the calling shell has, CANN's "
-                "libraries are not found.",
-                "脚本面向 NPU（{name}），却没有 source set_env.sh：除非调用它的 shell 已经执行过，否则找不到 CANN 的库"
-                "。",
+                "libraries are not found."
             ).format(name=variable),
             certainty=Certainty.POSSIBLE,
             severity=Severity.NOTE,
             cure=_CURE,
             spans=launch.variables[variable].span() or launch.place.span(),
-            confirm=Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),
+            confirm=translated("echo $ASCEND_HOME_PATH prints nothing"),
         )
 
     def in_environment(self, environment: Environment, run: Run) -> Findings:
@@ -72,10 +63,9 @@ class NpuCannEnvNotSourced(Hazard):
             return
         place = environment.place("torch-npu")
         yield self.finding(
-            Text(
+            translated(
                 "CANN {cann} is on the machine, and its set_env.sh has not run in this environment: import torch_npu "
-                "finds none of its libraries.",
-                "机器上有 CANN {cann}，但该环境没有执行它的 set_env.sh：import torch_npu 找不到它的库。",
+                "finds none of its libraries."
             ).format(cann=environment.cann.value),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
@@ -84,7 +74,7 @@ class NpuCannEnvNotSourced(Hazard):
                 run.launch.place.span() if run.launch is not None else None,
                 place.span() if place is not None else None,
             ),
-            confirm=Text("echo $ASCEND_HOME_PATH prints nothing", "echo $ASCEND_HOME_PATH 没有输出"),
+            confirm=translated("echo $ASCEND_HOME_PATH prints nothing"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -100,13 +90,10 @@ class NpuCannEnvNotSourced(Hazard):
             return
         yield self.log_finding(
             found,
-            Text(
-                "The process does not find CANN, whose set_env.sh was not sourced where it was started.",
-                "进程找不到 CANN：启动它的地方没有 source set_env.sh。",
-            ),
+            translated("The process does not find CANN, whose set_env.sh was not sourced where it was started."),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text("echo $ASCEND_HOME_PATH prints nothing there", "在那里 echo $ASCEND_HOME_PATH 没有输出"),
+            confirm=translated("echo $ASCEND_HOME_PATH prints nothing there"),
         )
 
 

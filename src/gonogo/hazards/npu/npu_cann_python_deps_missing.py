@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch
-from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Finding, Findings, Hazard, Pattern, Run, Text, translated
 
 _PACKAGES = (
     r"decorator|sympy|cffi|attrs?|psutil|absl(?:\.\w+)?|cloudpickle|ml_dtypes|tornado|pathlib2|scipy(?:\.\w+)*"
@@ -20,18 +20,14 @@ _INIT = Pattern(
     r"|build op model failed, result = 50000\d"
 )
 _CURE = (
-    Text(
+    translated(
         "Install what CANN's operator compiler imports, into the environment of the run: pip install attrs cython "
         "'numpy<2' decorator sympy cffi pyyaml pathlib2 psutil 'protobuf==3.20.*' scipy requests absl-py cloudpickle "
-        "ml-dtypes tornado",
-        "在运行环境中安装 CANN 算子编译器所需的包：pip install attrs cython 'numpy<2' decorator sympy cffi pyyaml "
-        "pathlib2 psutil 'protobuf==3.20.*' scipy requests absl-py cloudpickle ml-dtypes tornado",
+        "ml-dtypes tornado"
     ),
-    Text(
+    translated(
         "To see which one is missing: python -c 'import te, tbe' after source set_env.sh; "
-        "ASCEND_SLOG_PRINT_TO_STDOUT=1 prints CANN's own log",
-        "查看缺少哪个包：source set_env.sh 后执行 python -c 'import te, tbe'；ASCEND_SLOG_PRINT_TO_STDOUT=1 打印 CANN "
-        "日志",
+        "ASCEND_SLOG_PRINT_TO_STDOUT=1 prints CANN's own log"
     ),
 )
 
@@ -46,20 +42,13 @@ class NpuCannPythonDepsMissing(Hazard):
             return
         place = environment.place("torch-npu")
         yield self.finding(
-            Text(
-                "CANN's operator compiler imports {missing}, which this environment does not have.",
-                "CANN 的算子编译器需要 {missing}，而该环境中没有。",
-            ).format(missing=", ".join(missing)),
+            translated("CANN's operator compiler imports {missing}, which this environment does not have.").format(
+                missing=", ".join(missing)
+            ),
             certainty=Certainty.LIKELY,
-            cure=(
-                Text("pip install {missing}", "执行 pip install {missing}").format(missing=" ".join(missing)),
-                _CURE[1],
-            ),
+            cure=(translated("pip install {missing}").format(missing=" ".join(missing)), _CURE[1]),
             spans=(place.span() if place is not None else None),
-            confirm=Text(
-                "python -c 'import te, tbe' after source set_env.sh fails",
-                "source set_env.sh 后 python -c 'import te, tbe' 失败",
-            ),
+            confirm=translated("python -c 'import te, tbe' after source set_env.sh fails"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -77,16 +66,12 @@ class NpuCannPythonDepsMissing(Hazard):
         module = _MODULE_NAME.search(found.text)
         return self.log_finding(
             found,
-            Text(
-                "CANN's operator compiler imports {module}, which this Python environment does not have.",
-                "CANN 的算子编译器需要{module}，而当前 Python 环境中没有。",
-            ).format(module=Text(module.group(1), f" {module.group(1)}") if module else Text("a package", "某个包")),
+            translated(
+                "CANN's operator compiler imports {module}, which this Python environment does not have."
+            ).format(module=Text(module.group(1), f" {module.group(1)}") if module else translated("a package")),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text(
-                "python -c 'import te, tbe' after source set_env.sh fails with a missing module",
-                "source set_env.sh 后 python -c 'import te, tbe' 报缺少模块",
-            ),
+            confirm=translated("python -c 'import te, tbe' after source set_env.sh fails with a missing module"),
         )
 
 

@@ -1,7 +1,7 @@
 from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Severity, translated
 
 _CONNECT = Pattern(r"\bEI0006\b|Communication_Error_Get_Socket|Getting socket times out")
 _NOTIFY = Pattern(r"\bEI0002\b|wait execution of the Notify register times out|Notify register has not received")
@@ -10,12 +10,8 @@ _CODES = Pattern(
     r"|HCCL.{0,40}(?:[Tt]ime-?out|超时)"
 )
 _HCCL = Pattern(r"(?i)hccl|ascend|\bnpu|昇腾")
-_CONNECTING = Text(
-    "The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)", "各 rank 未能按时建链（HCCL_CONNECT_TIMEOUT）"
-)
-_COMPLETING = Text(
-    "A collective was not completed in time (HCCL_EXEC_TIMEOUT)", "集合通信未能按时完成（HCCL_EXEC_TIMEOUT）"
-)
+_CONNECTING = translated("The ranks could not connect in time (HCCL_CONNECT_TIMEOUT)")
+_COMPLETING = translated("A collective was not completed in time (HCCL_EXEC_TIMEOUT)")
 
 
 class NpuHcclTimeout(Hazard):
@@ -31,25 +27,23 @@ class NpuHcclTimeout(Hazard):
             return
         fixes: tuple[Fix, ...] = ()
         if launch.source.writable:
-            title = Text("set HCCL_CONNECT_TIMEOUT=1200", "设置 HCCL_CONNECT_TIMEOUT=1200")
+            title = translated("set HCCL_CONNECT_TIMEOUT=1200")
             fixes = (self.fix(title, launch.setting_variable("HCCL_CONNECT_TIMEOUT", "1200"), safe=False),)
         yield self.finding(
-            Text(
+            translated(
                 "HCCL waits {seconds} s for all ranks of {nodes} node(s) to connect{default}: one that loads or "
-                "tokenizes longer ends the run with EI0006.",
-                "HCCL 只等 {seconds} 秒让 {nodes} 个节点的所有 rank 建链{default}：某个 rank 加载或分词更久就会以 "
-                "EI0006 结束训练。",
+                "tokenizes longer ends the run with EI0006."
             ).format(
                 seconds=seconds if seconds is not None else 120,
                 nodes=nodes,
-                default=Text(" (the default)", "（默认值）") if seconds is None else "",
+                default=translated(" (the default)") if seconds is None else "",
             ),
             certainty=Certainty.POSSIBLE,
             severity=Severity.WARNING,
-            cure=Text("export HCCL_CONNECT_TIMEOUT=1200 on all nodes", "在所有节点 export HCCL_CONNECT_TIMEOUT=1200"),
+            cure=translated("export HCCL_CONNECT_TIMEOUT=1200 on all nodes"),
             spans=field.span() or launch.place.span(),
             fixes=fixes,
-            confirm=Text("The ranks reach the first collective far apart", "各 rank 到达首次集合通信的时间相差很大"),
+            confirm=translated("The ranks reach the first collective far apart"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -66,29 +60,19 @@ class NpuHcclTimeout(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             found,
-            Text(
-                "{when}: another rank came too late, is dead (its own log has the reason), or cannot be reached.",
-                "{when}：另一个 rank 到得太晚、已经退出（原因在它自己的日志里），或网络不通。",
+            translated(
+                "{when}: another rank came too late, is dead (its own log has the reason), or cannot be reached."
             ).format(when=_CONNECTING if connect else _COMPLETING),
             cure=(
-                Text(
-                    "Look in the other ranks' logs (and ~/ascend/log) for an earlier, different error, and cure that",
-                    "查看其他 rank 的日志（及 ~/ascend/log）中更早的不同报错，先解决它",
+                translated(
+                    "Look in the other ranks' logs (and ~/ascend/log) for an earlier, different error, and cure that"
                 ),
-                Text(
+                translated(
                     "export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200 on all nodes; prepare the dataset before "
-                    "training; give all ranks as many batches",
-                    "在所有节点 export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200；训练前先处理好数据；各 rank 的"
-                    " batch 数保持一致",
+                    "training; give all ranks as many batches"
                 ),
-                Text(
-                    "Kill stale processes on the NPUs (npu-smi info) before the next start",
-                    "重新启动前清理 NPU 上的残留进程（npu-smi info）",
-                ),
+                translated("Kill stale processes on the NPUs (npu-smi info) before the next start"),
             ),
             certainty=certainty,
-            confirm=Text(
-                "All ranks report the timeout, and none reports another error before it",
-                "所有 rank 都报超时，且之前没有其他报错",
-            ),
+            confirm=translated("All ranks report the timeout, and none reports another error before it"),
         )

@@ -2,7 +2,7 @@ from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.installed import describe_package, from_file, span_of, together
 from gonogo.hazards.facts.on_npu import NO_CUDA, ON_NPU
 from gonogo.hazards.log_rule import LoggedHazard, Sign, log_mentions
-from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Pattern, Run, translated
 
 _FSDP2 = Pattern(r"(?i)fsdp_?2|fully_shard|fsdp_version")
 
@@ -25,9 +25,8 @@ class NpuIntDeviceGoesToCuda(LoggedHazard):
         if not environment.within("torch-npu", "<2.5.1") or not environment.within("transformers", ">4.49.0"):
             return
         yield self.finding(
-            Text(
-                "{transformers} gives devices as numbers, which torch takes for CUDA's before 2.5.1: {npu} is older.",
-                "{transformers} 以数字给出设备，2.5.1 之前的 torch 会把它当作 CUDA 设备，而 {npu} 更旧。",
+            translated(
+                "{transformers} gives devices as numbers, which torch takes for CUDA's before 2.5.1: {npu} is older."
             ).format(
                 transformers=describe_package(environment, "transformers"),
                 npu=describe_package(environment, "torch-npu"),

@@ -1,20 +1,15 @@
 import math
 
 from gonogo.evidence.rehearsal.failures import FailedRanks, failed_ranks, failure_places
-from gonogo.hazards.rule import Finding, Findings, Hazard, Pattern, RehearsalRecord, Text
+from gonogo.hazards.rule import Finding, Findings, Hazard, Pattern, RehearsalRecord, Text, translated
 
 _VIEW = Pattern(r"shape '\[(?P<shape>[-\d, ]+)\]' is invalid for input of size (?P<size>\d+)")
 _CURE = (
-    Text(
+    translated(
         "A tensor-parallel size that divides the attention heads and the key-value heads (num_attention_heads and "
-        "num_key_value_heads in config.json), and FSDP or data parallelism for the other ranks",
-        "张量并行度取能同时整除注意力头数与键值头数的数（config.json 中的 num_attention_heads 与 "
-        "num_key_value_heads），其余 rank 用 FSDP 或数据并行",
+        "num_key_value_heads in config.json), and FSDP or data parallelism for the other ranks"
     ),
-    Text(
-        "In your own model: view(batch, tokens, -1, head_dim), or the heads divided by the mesh's size",
-        "自己写的模型：view(batch, tokens, -1, head_dim)，或把头数除以 mesh 的大小",
-    ),
+    translated("In your own model: view(batch, tokens, -1, head_dim), or the heads divided by the mesh's size"),
 )
 
 
@@ -44,20 +39,18 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
     def _cut(self, failed: FailedRanks, columns: int, width: int) -> Finding:
         return self._said(
             failed,
-            Text(
+            translated(
                 "A rank has {columns} columns of the projection, and a head takes {width}: the heads do not divide "
-                "by the tensor-parallel size.",
-                "每个 rank 分到投影的 {columns} 列，而一个头需要 {width} 列：头数不能被张量并行度整除。",
+                "by the tensor-parallel size."
             ).format(columns=columns, width=width),
         )
 
     def _in_full(self, failed: FailedRanks, heads: int, parts: int) -> Finding:
         return self._said(
             failed,
-            Text(
+            translated(
                 "The view asks for {heads} heads, all that the model has; of the columns, which are cut into {parts} "
-                "parts, the rank has one.",
-                "view 要求 {heads} 个头，即模型的全部；而列被切成 {parts} 份，每个 rank 只有一份。",
+                "parts, the rank has one."
             ).format(heads=heads, parts=parts),
         )
 

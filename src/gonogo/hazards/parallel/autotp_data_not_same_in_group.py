@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.installed import describe_package, span_of
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Run, translated
 
 
 class AutotpDataNotSameInGroup(LoggedHazard):
@@ -10,12 +10,10 @@ class AutotpDataNotSameInGroup(LoggedHazard):
         if size.number is None or size.number < 2 or not run.environment.within("accelerate", "<1.6"):
             return
         yield self.finding(
-            Text(
+            translated(
                 "tensor_parallel.autotp_size is {size}, and {accelerate} gives every rank its own batch: "
                 "ranks of a "
-                "tensor-parallel group need the same.",
-                "tensor_parallel.autotp_size 为 {size}，而 {accelerate} 给每个 rank 不同的 batch：张量并行组内必"
-                "须相同。",
+                "tensor-parallel group need the same."
             ).format(size=int(size.number), accelerate=describe_package(run.environment, "accelerate")),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],

@@ -1,10 +1,10 @@
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Text
+from gonogo.hazards.rule import Text, translated
 
 
 class DtensorOpWithoutShardingStrategy(LoggedHazard):
     def format_cause(self, match: Match | None) -> Text:
         """The cause, with the operator."""
         named = match.groupdict().get("operator") if match is not None else None
-        return self.cause.format(operator=named or Text("the operator", "该算子"))
+        return self.cause.format(operator=named or translated("the operator"))

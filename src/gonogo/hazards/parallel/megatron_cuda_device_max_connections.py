@@ -1,6 +1,6 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class MegatronCudaDeviceMaxConnections(LoggedHazard):
@@ -23,17 +23,15 @@ class MegatronCudaDeviceMaxConnections(LoggedHazard):
             return
         asked = next(size for size in sizes if (number_of(size) or 1) > 1)
         yield self.finding(
-            Text(
+            translated(
                 "The run asks for tensor or context parallelism, and CUDA_DEVICE_MAX_CONNECTIONS is not set: before "
-                "Blackwell Megatron refuses to start.",
-                "该训练使用张量或上下文并行，而没有设置 CUDA_DEVICE_MAX_CONNECTIONS：在 Blackwell 之前的 GPU 上 "
-                "Megatron 会拒绝启动。",
+                "Blackwell Megatron refuses to start."
             ),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],
             spans=(launch.place.span(), asked.span()),
             fixes=self.fix(
-                Text("set CUDA_DEVICE_MAX_CONNECTIONS=1", "设置 CUDA_DEVICE_MAX_CONNECTIONS=1"),
+                translated("set CUDA_DEVICE_MAX_CONNECTIONS=1"),
                 launch.setting_variable("CUDA_DEVICE_MAX_CONNECTIONS", "1"),
                 safe=False,
             )

@@ -1,6 +1,6 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
-from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Field, Findings, Launch, Run, translated
 
 
 class MegatronHeadsNotDivisibleByTp(LoggedHazard):
@@ -22,10 +22,9 @@ class MegatronHeadsNotDivisibleByTp(LoggedHazard):
             # Query groups are copied since core 0.16; heads are refused by every release of Megatron's own program.
             own = given.known and launch.framework is None
             yield self.finding(
-                Text(
-                    "{heads} ({key}) is not divisible by the tensor-parallel size {size}.",
-                    "{heads}（{key}）不能被张量并行度 {size} 整除。",
-                ).format(heads=heads, key=key, size=size),
+                translated("{heads} ({key}) is not divisible by the tensor-parallel size {size}.").format(
+                    heads=heads, key=key, size=size
+                ),
                 certainty=Certainty.CERTAIN if own and key == "num_attention_heads" else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(tensor.span(), given.span() if given.known else None),

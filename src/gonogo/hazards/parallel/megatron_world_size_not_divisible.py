@@ -3,7 +3,7 @@ from math import prod
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
-from gonogo.hazards.rule import Findings, Launch, Run, Text
+from gonogo.hazards.rule import Findings, Launch, Run, Text, translated
 
 
 class MegatronWorldSizeNotDivisible(LoggedHazard):
@@ -32,10 +32,9 @@ class MegatronWorldSizeNotDivisible(LoggedHazard):
             if fields[0] is expert and expert_tensor.absent:
                 continue  # what stands in its place differs between releases
             yield self.finding(
-                Text(
+                translated(
                     "{product} model-parallel ranks ({sizes}) do not divide {world} processes: Megatron refuses to "
-                    "start.",
-                    "{product} 个模型并行 rank（{sizes}）不能整除 {world} 个进程：Megatron 会拒绝启动。",
+                    "start."
                 ).format(product=product, sizes=" x ".join(map(str, known)), world=world),
                 cure=self.cures,
                 spans=(*(field.span() for field in fields if field.known), launch.world_size.span()),

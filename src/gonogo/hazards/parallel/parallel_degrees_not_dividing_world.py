@@ -2,7 +2,7 @@ from math import prod
 
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import number_of
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 _DEGREES = (
     "data_parallel_shard_degree",
@@ -27,10 +27,9 @@ class ParallelDegreesNotDividingWorld(LoggedHazard):
         if product == world:
             return
         yield self.finding(
-            Text(
-                "The parallel degrees multiply to {product}, and {world} processes are started.",
-                "各并行度的乘积为 {product}，而启动了 {world} 个进程。",
-            ).format(product=product, world=world),
+            translated("The parallel degrees multiply to {product}, and {world} processes are started.").format(
+                product=product, world=world
+            ),
             certainty=Certainty.LIKELY,
             cure=self.cures,
             spans=(*(field.span() for field in given if field.known), launch.world_size.span()),

@@ -1,6 +1,6 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.parallel._sizes import is_megatron, number_of, size_of
-from gonogo.hazards.rule import Findings, Launch, Run, Text
+from gonogo.hazards.rule import Findings, Launch, Run, translated
 
 
 class SequenceNotDivisibleByTp(LoggedHazard):
@@ -15,9 +15,8 @@ class SequenceNotDivisibleByTp(LoggedHazard):
         if not count % splits:
             return
         yield self.finding(
-            Text(
-                "A sequence of {length} tokens is not divisible by {splits} (tensor {tp}, context {cp}).",
-                "{length} 个 token 的序列不能被 {splits} 整除（张量 {tp}，上下文 {cp}）。",
+            translated(
+                "A sequence of {length} tokens is not divisible by {splits} (tensor {tp}, context {cp})."
             ).format(length=count, splits=splits, tp=tp, cp=cp),
             cure=self.cures,
             spans=(length.span(), tensor.span() if tensor.known else None, context.span() if context.known else None),

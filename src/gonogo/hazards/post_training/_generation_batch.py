@@ -7,7 +7,7 @@ import math
 import msgspec
 
 from gonogo.evidence.field import whole_number
-from gonogo.hazards.rule import Certainty, Field, Launch, Run, Span, Text
+from gonogo.hazards.rule import Certainty, Field, Launch, Run, Span, Text, translated
 
 _CONFIGS = ("trl.GRPOConfig", "trl.RLOOConfig")
 _COMMANDS = ("grpo", "rloo", "trl.scripts.grpo", "trl.scripts.rloo")
@@ -41,7 +41,7 @@ def generation_batch(launch: Launch, run: Run) -> GenerationBatch | None:
     steps = _number(steps_given, _number(accumulation, default))
     spans = (get("num_generations").span(), get("per_device_train_batch_size").span())
     if (whole := whole_number(given)) is not None:
-        how = Text("generation_batch_size", "generation_batch_size")
+        how = translated("generation_batch_size")
         return GenerationBatch(whole, generations, how, (given.span(), *spans), Certainty.CERTAIN)
     if steps is None or not given.absent:
         return None

@@ -1,7 +1,7 @@
 from gonogo.hazards.facts.divisors import divisors
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.post_training._generation_batch import generation_batch
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class GrpoGenerationsNotDividingBatch(LoggedHazard):
@@ -12,17 +12,15 @@ class GrpoGenerationsNotDividingBatch(LoggedHazard):
             return
         would_do = divisors(batch.completions, least=2)
         yield self.finding(
-            Text(
-                "{how} = {completions} completions, and num_generations is {n}: the trainer refuses to start.",
-                "{how} = {completions} 个生成结果，而 num_generations 为 {n}：训练器会拒绝启动。",
+            translated(
+                "{how} = {completions} completions, and num_generations is {n}: the trainer refuses to start."
             ).format(how=batch.how, completions=batch.completions, n=batch.generations),
             certainty=batch.certainty,
-            cure=Text(
-                "Take num_generations={divisors}, or a batch that {n} divides",
-                "取 num_generations={divisors}，或取能被 {n} 整除的批次",
-            ).format(divisors=would_do, n=batch.generations)
+            cure=translated("Take num_generations={divisors}, or a batch that {n} divides").format(
+                divisors=would_do, n=batch.generations
+            )
             if would_do
-            else Text("Use a batch that {n} divides", "取能被 {n} 整除的批次").format(n=batch.generations),
+            else translated("Use a batch that {n} divides").format(n=batch.generations),
             spans=(*batch.spans, launch.place.span()),
             confirm=() if batch.certainty is Certainty.CERTAIN else self.confirm,
         )

@@ -2,7 +2,7 @@ import ast
 from collections.abc import Iterator
 
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 _ALWAYS_PASSED = ("prompts", "completions", "completion_ids")
 
@@ -20,18 +20,13 @@ class RewardFunctionSignature(LoggedHazard):
                     continue
                 version = run.environment.within("trl", ">=0.18")
                 yield self.finding(
-                    Text(
+                    translated(
                         "TRL calls {name} with {lacking} by name (and with every column of the data set), and it takes "
-                        "neither them nor **kwargs.",
-                        "TRL 会按名称把 {lacking}（以及数据集的每一列）传给 {name}，而它既不接受这些参数也没有 "
-                        "**kwargs。",
+                        "neither them nor **kwargs."
                     ).format(name=function.name, lacking=", ".join(lacking)),
                     certainty=Certainty.CERTAIN if version else Certainty.LIKELY,
-                    cure=Text("Give it **kwargs", "为它加上 **kwargs"),
-                    spans=(
-                        script.headline(function).span(),
-                        call.place.span(Text("the trainer that calls it", "调用它的训练器")),
-                    ),
+                    cure=translated("Give it **kwargs"),
+                    spans=(script.headline(function).span(), call.place.span(translated("the trainer that calls it"))),
                     confirm=() if version else self.confirm,
                 )
 

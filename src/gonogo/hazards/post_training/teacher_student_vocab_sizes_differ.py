@@ -1,6 +1,6 @@
 from gonogo.evidence.config.model import read_model
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class TeacherStudentVocabSizesDiffer(LoggedHazard):
@@ -15,14 +15,11 @@ class TeacherStudentVocabSizesDiffer(LoggedHazard):
         if not isinstance(teacher, int) or not isinstance(student, int) or teacher == student:
             return
         yield self.finding(
-            Text(
-                "The teacher's vocab_size is {teacher}, the student's {student}: their logits cannot be compared.",
-                "教师的 vocab_size 为 {teacher}，学生为 {student}：两者的 logits 无法比较。",
+            translated(
+                "The teacher's vocab_size is {teacher}, the student's {student}: their logits cannot be compared."
             ).format(teacher=teacher, student=student),
             certainty=Certainty.LIKELY,
             cure=self.cures,
             spans=(field.span(), run.arguments.model.span(), launch.place.span()),
-            confirm=Text(
-                "The trainer's release neither cuts nor resizes the logits", "该版本的训练器不会截断或调整 logits"
-            ),
+            confirm=translated("The trainer's release neither cuts nor resizes the logits"),
         )

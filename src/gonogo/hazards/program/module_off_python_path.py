@@ -2,7 +2,7 @@ import os
 
 from gonogo.evidence.launch.command_line import quoted
 from gonogo.evidence.run import OffPath
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, Text, translated
 
 
 class ModuleOffPythonPath(Hazard):
@@ -13,13 +13,11 @@ class ModuleOffPythonPath(Hazard):
             before = launch.variable("PYTHONPATH").string
             value = f"{before}:{folder}" if before else folder
             edits = (launch.setting_variable("PYTHONPATH", value),) if _can_set(launch) else ()
-            title = Text("Put the folder on PYTHONPATH", "把该目录加入 PYTHONPATH")
+            title = translated("Put the folder on PYTHONPATH")
             yield self.finding(
-                Text(
+                translated(
                     "{path} imports {name}, which lies in {folder}. Python looks in the folder of the program that is "
-                    "started, not in the one the command is typed in, and PYTHONPATH names no other.",
-                    "{path} 导入 {name}，它位于{folder}。Python 只在被启动程序所在的目录中查找，而不是输入命令的目录，"
-                    "PYTHONPATH 也没有指定其他目录。",
+                    "started, not in the one the command is typed in, and PYTHONPATH names no other."
                 ).format(path=each.script.source.path, name=each.name, folder=_shown(folder)),
                 certainty=Certainty.CERTAIN if each.surely and launch.cwd_known else Certainty.LIKELY,
                 cure=_cures(launch, each, value),
@@ -27,10 +25,7 @@ class ModuleOffPythonPath(Hazard):
                 fixes=self.fix(title, *edits, safe=False) if edits else (),
                 confirm=()
                 if each.surely and launch.cwd_known
-                else Text(
-                    "python -c 'import {name}' fails in the program's folder",
-                    "在程序所在目录执行 python -c 'import {name}' 会失败",
-                ).format(name=each.name),
+                else translated("python -c 'import {name}' fails in the program's folder").format(name=each.name),
             )
 
 
@@ -39,22 +34,18 @@ def _can_set(launch: Launch) -> bool:
 
 
 def _shown(folder: str) -> Text:
-    here = Text("the folder it is started in", "启动时所在的目录")
+    here = translated("the folder it is started in")
     return here if folder == "." else Text(folder, folder)
 
 
 def _cures(launch: Launch, each: OffPath, value: str) -> tuple[Text, ...]:
-    first = Text(
-        "Start it with PYTHONPATH={value} (there is nothing to install)",
-        "启动时加上 PYTHONPATH={value}（无需安装任何包）",
-    ).format(value=quoted(value))
+    first = translated("Start it with PYTHONPATH={value} (there is nothing to install)").format(value=quoted(value))
     program = launch.program.string
     if each.folder != os.path.realpath(launch.cwd) or not program or not program.endswith(".py") or program[0] in "/.":
         return (first,)
     module = program.removesuffix(".py").replace(os.sep, ".")
     if not all(part.isidentifier() for part in module.split(".")):
         return (first,)
-    return first, Text(
-        "Or start it as a module, for which Python looks in the current folder: -m {module}",
-        "或者以模块方式启动，此时 Python 会在当前目录查找：-m {module}",
+    return first, translated(
+        "Or start it as a module, for which Python looks in the current folder: -m {module}"
     ).format(module=module)

@@ -14,17 +14,15 @@ from gonogo.evidence.rehearsal.failures import (
 )
 from gonogo.evidence.rehearsal.record import Failure
 from gonogo.finding.words import PHASES
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, RehearsalRecord, Text, translated
 
 # What to look at next, by the exception's type and words; the first that fits.
 _NEXT = (
     (
         Pattern(r"^(?:ModuleNotFoundError|ImportError)\b"),
-        Text(
+        translated(
             "Install the module into the environment that the launcher uses, on every node: python -m pip install …; "
-            "python -c 'import …' there shows the same error",
-            "把该模块安装到启动器实际使用的环境中（每个节点）：python -m pip install …；在那里运行 python -c 'import "
-            "…' 可重现同样的错误",
+            "python -c 'import …' there shows the same error"
         ),
     ),
     (
@@ -32,32 +30,24 @@ _NEXT = (
             r"(?i)ConnectionError|HTTPError|MaxRetryError|SSLError|LocalEntryNotFound|couldn't connect|GatedRepo"
             r"|huggingface\.co"
         ),
-        Text(
+        translated(
             "A download failed: fetch the model or data set beforehand and give its folder (HF_HUB_OFFLINE=1), or set "
-            "HF_ENDPOINT to a mirror",
-            "下载失败：提前下载模型或数据集并给出本地目录（HF_HUB_OFFLINE=1），或将 HF_ENDPOINT 设为镜像",
+            "HF_ENDPOINT to a mirror"
         ),
     ),
     (
         Pattern(r"^(?:FileNotFoundError|NotADirectoryError|IsADirectoryError|PermissionError|OSError)\b"),
-        Text(
-            "Check the path that the message names, as the process sees it: in the container, on every node",
-            "检查消息中的路径在该进程看来是否存在：容器内、每个节点上",
-        ),
+        translated("Check the path that the message names, as the process sees it: in the container, on every node"),
     ),
     (
         Pattern(r"CUDA error|AcceleratorError"),
-        Text(
-            "CUDA reports errors late: run once with CUDA_LAUNCH_BLOCKING=1 for the line at fault",
-            "CUDA 的报错是滞后的：设 CUDA_LAUNCH_BLOCKING=1 再运行一次以得到真正出错的行",
-        ),
+        translated("CUDA reports errors late: run once with CUDA_LAUNCH_BLOCKING=1 for the line at fault"),
     ),
     (
         Pattern(r"^(?:TypeError|AttributeError)\b"),
-        Text(
+        translated(
             "Compare the library's version with the one that the code was written for: an argument or attribute that "
-            "it doesn't know is often renamed or new",
-            "比较库的版本与代码编写时的版本：不认识的参数或属性往往是改了名或新增的",
+            "it doesn't know is often renamed or new"
         ),
     ),
 )
@@ -76,10 +66,7 @@ class ProgramRaises(Hazard):
                 or less_data_before(failed.first, failure)
             )
             yield self.finding(
-                Text(
-                    "{reading}{message}{cause} (last reached: {phase}, step {step}{module}){assumed}",
-                    "{reading}{message}{cause}（最后到达：{phase}，第 {step} 步{module}）{assumed}",
-                ).format(
+                translated("{reading}{message}{cause} (last reached: {phase}, step {step}{module}){assumed}").format(
                     reading=Text(f"{failure.reading}: ", f"{failure.reading}：") if failure.reading else "",
                     message=shorten(failure.message) or failure.type,
                     cause=Text(f"; because of {first}", f"；起因：{first}")
@@ -96,9 +83,7 @@ class ProgramRaises(Hazard):
                     if assumed
                     else "",
                 ),
-                title=Text("The program raised {type}", "程序抛出 {type}").format(
-                    type=class_of(failure) or failure.type
-                ),
+                title=translated("The program raised {type}").format(type=class_of(failure) or failure.type),
                 certainty=Certainty.LIKELY if assumed else Certainty.CERTAIN,
                 cure=(
                     *([_ALL_RANKS] if assumed and assumed.what.startswith(_OF_OTHER_RANKS) else []),
@@ -119,7 +104,7 @@ class ProgramRaises(Hazard):
         users = error.users_frame
         yield self.log_finding(
             error,
-            Text("{message}{users}", "异常：{message}{users}").format(
+            translated("{message}{users}").format(
                 message=_said(error),
                 users=Text(
                     f" (your code: {users.path}:{users.line} in {users.function or '?'})",
@@ -128,7 +113,7 @@ class ProgramRaises(Hazard):
                 if users
                 else "",
             ),
-            title=Text("The program raised {type}", "程序抛出 {type}").format(type=error.type),
+            title=translated("The program raised {type}").format(type=error.type),
             certainty=Certainty.CERTAIN if raised_in_your_line(raised) else Certainty.POSSIBLE,
             cure=tuple(_next_steps(error)),
         )
@@ -148,38 +133,29 @@ def _said(error: LoggedError) -> str:
 
 _OF_OTHER_RANKS = ("every rank sends", "the objects received")
 """How assumptions begin that hold where other ranks are rehearsed too."""
-_ALL_RANKS = Text(
-    "Rehearse with --ranks all: each rank then sends its own data, and no assumption is needed",
-    "用 --ranks all 排练：各 rank 就会发送自己的内容，无需假设",
-)
+_ALL_RANKS = translated("Rehearse with --ranks all: each rank then sends its own data, and no assumption is needed")
 _NO_NAME = Pattern(r"No module named '(\w+)\.[\w.]+'|cannot import name '\w+' from '(\w+)")
 
 
 def _cures(failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
     if failure.reading:
-        yield Text(
+        yield translated(
             "Correct the syntax of {path} at the place that is named above; JSON knows neither comments nor a comma "
-            "after the last entry",
-            "请更正 {path} 在上述位置的语法；JSON 不允许注释，也不允许最后一项之后的逗号",
+            "after the last entry"
         ).format(path=failure.reading)
         return
     said = failure.cause or f"{failure.type}: {failure.message}"
     lacks = _NO_NAME.search(said)
     package = next((name for name in lacks.groups() if name), "") if lacks is not None else ""
     if package in versions:
-        yield Text(
+        yield translated(
             "{package} {version}, which was rehearsed, has no such name, other releases have: take the one that the "
-            "code was written for (--environment FILE, --as-of DATE, or --with {package}==VERSION)",
-            "排练所用的 {package} {version} 没有这个名字，其他版本有：请使用代码编写时所用的版本（--environment 文件、"
-            "--as-of 日期，或 --with {package}==版本）",
+            "code was written for (--environment FILE, --as-of DATE, or --with {package}==VERSION)"
         ).format(package=package, version=versions[package])
     else:
         yield from _by_what_it_says(said)
     if failure.innermost("user"):
-        yield Text(
-            "Start at the first place named here: it is the innermost line of your own code",
-            "请从列出的第一个位置查起：它是你自己代码中最内层的一行",
-        )
+        yield translated("Start at the first place named here: it is the innermost line of your own code")
 
 
 def _by_what_it_says(error: str) -> Iterator[Text]:
@@ -189,19 +165,14 @@ def _by_what_it_says(error: str) -> Iterator[Text]:
 def _next_steps(error: LoggedError) -> Iterator[Text]:
     yield from _by_what_it_says(f"{error.type}: {error.message}")
     if error.users_frame is not None:
-        yield Text(
-            "Start at the line of your own code that is named; then read the library's line below it",
-            "先看所指的你自己代码中的那一行，再看其下库中的一行",
-        )
+        yield translated("Start at the line of your own code that is named; then read the library's line below it")
     elif not error.frames:
-        yield Text(
-            "The log has no traceback for it: look above it, or run again with all output kept (2>&1 | tee run.log)",
-            "日志中没有它的调用栈：请看其上方，或重新运行并保留完整输出（2>&1 | tee run.log）",
+        yield translated(
+            "The log has no traceback for it: look above it, or run again with all output kept (2>&1 | tee run.log)"
         )
     else:
-        yield Text(
+        yield translated(
             "All frames are a library's or a framework's: read the line that raised it, and what its caller passes; "
             "with "
-            "its version, another release can be compared",
-            "所有栈帧都在库或框架中：请看抛出它的那一行及其调用方传入的值；知道版本后可与其他版本比较",
+            "its version, another release can be compared"
         )

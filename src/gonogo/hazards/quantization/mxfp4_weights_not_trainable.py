@@ -1,6 +1,6 @@
 from gonogo.evidence.script.identifiers import uses_name
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, Severity, translated
 
 
 class Mxfp4WeightsNotTrainable(LoggedHazard):
@@ -16,17 +16,13 @@ class Mxfp4WeightsNotTrainable(LoggedHazard):
             if uses_name(call.node.func, "tokenizer") or call.keyword("quantization_config").unknown:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "{model} is stored in MXFP4: with triton and kernels installed it is loaded so, and refused for "
-                    "training.",
-                    "{model} 以 MXFP4 存储：安装了 triton 与 kernels 时会按此加载，训练时会被拒绝。",
+                    "training."
                 ).format(model=name.value),
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,
                 cure=self.cures,
                 spans=call.place.span(),
-                confirm=Text(
-                    "pip show kernels finds it, and triton is 3.4 or newer",
-                    "pip show kernels 能找到，且 triton 为 3.4 或更新",
-                ),
+                confirm=translated("pip show kernels finds it, and triton is 3.4 or newer"),
             )

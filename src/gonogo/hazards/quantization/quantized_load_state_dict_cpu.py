@@ -2,7 +2,7 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.training_script import is_trainer, trained_loads
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _SAID = Pattern(r"Expected a cuda device, but got: cpu")
 _LOADS = (
@@ -33,24 +33,16 @@ class QuantizedLoadStateDictCpu(Hazard):
             if load.keyword("load_in_8bit").truth is not True or not is_trainer(trainer):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "transformers {version} loads the whole state dict into the 8-bit model, from the CPU, and "
-                    "bitsandbytes rearranges 8-bit weights on a GPU only.",
-                    "transformers {version} 会把整个 state dict 从 CPU 加载进 8-bit 模型，而 bitsandbytes 只能在 GPU 上"
-                    "重排 8-bit 权重。",
+                    "bitsandbytes rearranges 8-bit weights on a GPU only."
                 ).format(version=run.environment.field("transformers").get("< 4.31")),
                 certainty=Certainty.LIKELY,
                 cure=(
-                    Text(
-                        "load_best_model_at_end=False, and load the best checkpoint's adapter afterwards",
-                        "设 load_best_model_at_end=False，训练后再加载最佳 checkpoint 的适配器",
-                    ),
-                    Text(
-                        "Or upgrade transformers (4.31 and later load the adapter only)",
-                        "或升级 transformers（4.31 及以后只加载适配器）",
-                    ),
+                    translated("load_best_model_at_end=False, and load the best checkpoint's adapter afterwards"),
+                    translated("Or upgrade transformers (4.31 and later load the adapter only)"),
                 ),
-                spans=(asked.span(), load.place.span(Text("8-bit weights", "8-bit 权重"))),
+                spans=(asked.span(), load.place.span(translated("8-bit weights"))),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -69,30 +61,22 @@ class QuantizedLoadStateDictCpu(Hazard):
     def _finding(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "The checkpoint's 8-bit weights are read onto the CPU, and bitsandbytes can rearrange them only on a "
-                "GPU: reloading the best model, or resuming, fails.",
-                "checkpoint 中的 8-bit 权重被读到 CPU，而 bitsandbytes 只能在 GPU 上重排它们："
-                "重新加载最佳模型或断点续训因此失败。",
+                "GPU: reloading the best model, or resuming, fails."
             ),
             cure=(
-                Text(
-                    "Set load_best_model_at_end=False; the training itself is done, and the checkpoints are whole",
-                    "设 load_best_model_at_end=False；训练本身已经完成，checkpoint 是完整的",
+                translated(
+                    "Set load_best_model_at_end=False; the training itself is done, and the checkpoints are whole"
                 ),
-                Text(
+                translated(
                     "To resume: PeftModel.from_pretrained(model, checkpoint, is_trainable=True) instead of "
-                    "resume_from_checkpoint, or load in 4 bits",
-                    "断点续训：用 PeftModel.from_pretrained(model, checkpoint, is_trainable=True) 代替 "
-                    "resume_from_checkpoint，或以 4-bit 加载",
+                    "resume_from_checkpoint, or load in 4 bits"
                 ),
-                Text("Upgrade bitsandbytes, transformers and peft", "升级 bitsandbytes、transformers 与 peft"),
+                translated("Upgrade bitsandbytes, transformers and peft"),
             ),
             certainty=certainty,
-            confirm=Text(
-                "The traceback passes _load_best_model or load_state_dict",
-                "调用栈经过 _load_best_model 或 load_state_dict",
-            ),
+            confirm=translated("The traceback passes _load_best_model or load_state_dict"),
         )
 
 

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, translated
 
 _TRAINERS = (
     "transformers.Trainer",
@@ -25,13 +25,10 @@ class QuantizedModelWithoutAdapter(LoggedHazard):
             if trainer is None or script.guarded_by(call.node) or not any(field.truth is True for field in asked):
                 continue
             yield self.finding(
-                Text(
-                    "The model is loaded quantized, and no adapter is attached: the Trainer refuses it.",
-                    "模型以量化方式加载，而没有挂适配器：Trainer 会拒绝。",
-                ),
+                translated("The model is loaded quantized, and no adapter is attached: the Trainer refuses it."),
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
-                spans=(call.place.span(), trainer.place.span(Text("trained here", "在此训练"))),
-                confirm=Text("The model that reaches the Trainer is no PeftModel", "交给 Trainer 的模型不是 PeftModel"),
+                spans=(call.place.span(), trainer.place.span(translated("trained here"))),
+                confirm=translated("The model that reaches the Trainer is no PeftModel"),
             )
             return

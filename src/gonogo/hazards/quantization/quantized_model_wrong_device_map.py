@@ -4,7 +4,7 @@ from gonogo.evidence.log.context import outside_training
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.device_map import own_gpu_edits
 from gonogo.hazards.facts.training_script import is_trainer, several_a_node, trained_loads
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 
 _SAID = Pattern(
     r"can't train a model that has been loaded in (?:8-bit|4-bit|8-bit or 4-bit|quantized) ?(?:precision)? "
@@ -33,30 +33,20 @@ class QuantizedModelWrongDeviceMap(Hazard):
             place = load.keyword_place("device_map")
             assert run.launch is not None
             yield self.finding(
-                Text(
+                translated(
                     "device_map={given} loads the quantized model onto GPU {gpu} in every process; a quantized model "
-                    "can't be moved, and only the process with local rank {gpu} trains there.",
-                    "device_map={given} 让每个进程都把量化模型加载到 GPU {gpu}；量化模型不能移动，而只有 local rank 为 "
-                    "{gpu} 的进程在那里训练。",
+                    "can't be moved, and only the process with local rank {gpu} trains there."
                 ).format(given=script.place(node).text, gpu=fixed),
                 certainty=Certainty.CERTAIN if run.deepspeed_on is False else Certainty.LIKELY,
                 cure=(
-                    Text(
-                        'Give each process its own GPU: device_map={"": int(os.environ["LOCAL_RANK"])}',
-                        '让每个进程使用自己的 GPU：device_map={"": int(os.environ["LOCAL_RANK"])}',
-                    ),
-                    Text(
-                        'Or device_map={"": PartialState().process_index} on one node (from accelerate)',
-                        '单机时也可用 device_map={"": PartialState().process_index}（来自 accelerate）',
-                    ),
+                    translated('Give each process its own GPU: device_map={"": int(os.environ["LOCAL_RANK"])}'),
+                    translated('Or device_map={"": PartialState().process_index} on one node (from accelerate)'),
                 ),
                 spans=(
                     place.span() if place is not None else load.place.span(),
-                    run.launch.place.span(Text("starts several processes per node", "每个节点启动多个进程")),
+                    run.launch.place.span(translated("starts several processes per node")),
                 ),
-                fixes=self.fix(Text("Give each process its own GPU", "让每个进程使用自己的 GPU"), *edits)
-                if edits
-                else None,
+                fixes=self.fix(translated("Give each process its own GPU"), *edits) if edits else None,
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -78,39 +68,31 @@ class QuantizedModelWrongDeviceMap(Hazard):
     def _finding(
         self, evidence: LoggedError | LineMatch, certainty: Certainty, *, offloaded: bool, several: bool
     ) -> Finding:
-        where = Text("on another GPU than the one that the process trains on", "到了与训练进程不同的 GPU 上")
+        where = translated("on another GPU than the one that the process trains on")
         if offloaded:
-            where = Text("partly on the CPU or the disk", "到了 CPU 或磁盘上（部分）")
+            where = translated("partly on the CPU or the disk")
         elif several:
-            where = Text("on several GPUs", "到了多张 GPU 上")
+            where = translated("on several GPUs")
         cures = [
-            Text(
-                'Load it whole onto the process\'s GPU: device_map={"": int(os.environ.get("LOCAL_RANK", 0))}',
-                '把它整体加载到该进程的 GPU：device_map={"": int(os.environ.get("LOCAL_RANK", 0))}',
-            ),
-            Text(
-                "To split one model over the GPUs: a single process (python train.py) and accelerate >= 0.20",
-                "若要把一个模型切分到多卡：只用单进程（python train.py），且 accelerate >= 0.20",
-            ),
+            translated('Load it whole onto the process\'s GPU: device_map={"": int(os.environ.get("LOCAL_RANK", 0))}'),
+            translated("To split one model over the GPUs: a single process (python train.py) and accelerate >= 0.20"),
         ]
         if offloaded:
             cures.insert(
                 0,
-                Text(
+                translated(
                     "Make it fit the GPU: 4 bits, a smaller model, or other processes off the GPU; nothing may be "
-                    "offloaded",
-                    "让它放得进 GPU：4-bit、更小的模型，或清掉 GPU 上的其他进程；不能有任何卸载",
+                    "offloaded"
                 ),
             )
         return self.log_finding(
             evidence,
-            Text(
-                "The quantized model was loaded {where}; quantized weights can't be moved afterwards.",
-                "量化模型被加载{where}；量化权重之后无法再移动。",
-            ).format(where=where),
+            translated("The quantized model was loaded {where}; quantized weights can't be moved afterwards.").format(
+                where=where
+            ),
             cure=tuple(cures),
             certainty=certainty,
-            confirm=Text("print(model.hf_device_map), and LOCAL_RANK", "print(model.hf_device_map) 以及 LOCAL_RANK"),
+            confirm=translated("print(model.hf_device_map), and LOCAL_RANK"),
         )
 
 

@@ -1,17 +1,16 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.ray._missing_nodes import FEWER, whole_nodes_are_missing
-from gonogo.hazards.rule import Certainty, Pattern, Text
+from gonogo.hazards.rule import Certainty, Pattern, translated
 
 
 class RayClusterNotJoined(LoggedHazard):
     signs = (
         Sign(
             FEWER,
-            cause=Text(
+            cause=translated(
                 "As many GPUs are free as one node has, and several nodes are requested: the others have not "
-                "joined this Ray cluster.",
-                "空闲 GPU 恰为一个节点的数目，而申请了多个节点：其余节点没有加入这个 Ray 集群。",
+                "joined this Ray cluster."
             ),
         ),
         Sign(Pattern(r"Resource pool \S+ \d+\*(?:[2-9]|[1-9]\d)\s*cannot be satisfied in this ray cluster")),

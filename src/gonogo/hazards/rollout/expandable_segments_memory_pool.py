@@ -1,9 +1,9 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import colocated
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 _VARIABLES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-_CONFIRM = Text("vLLM is older than 0.20", "vLLM 早于 0.20")
+_CONFIRM = translated("vLLM is older than 0.20")
 
 
 class ExpandableSegmentsMemoryPool(LoggedHazard):
@@ -24,10 +24,9 @@ class ExpandableSegmentsMemoryPool(LoggedHazard):
             return
         field = launch.variable(name)
         yield self.finding(
-            Text(
+            translated(
                 "{name} has expandable_segments:True, and the engine in the trainer's processes is built with "
-                "sleep mode: vLLM refuses to start.",
-                "{name} 含 expandable_segments:True，而训练进程中的引擎启用了休眠模式：vLLM 会拒绝启动。",
+                "sleep mode: vLLM refuses to start."
             ).format(name=name),
             certainty=Certainty.CERTAIN if refuses and field.reason is None else Certainty.LIKELY,
             cure=self.cures,

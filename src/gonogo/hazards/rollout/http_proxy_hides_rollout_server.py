@@ -1,6 +1,6 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import uses_server
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class HttpProxyHidesRolloutServer(LoggedHazard):
@@ -16,10 +16,9 @@ class HttpProxyHidesRolloutServer(LoggedHazard):
             field = launch.variable(name)
             if field.known and str(field.value).strip():
                 yield self.finding(
-                    Text(
+                    translated(
                         "{name} is set and no_proxy is not: the trainer asks the proxy for the rollout server of "
-                        "its own machine or network.",
-                        "设置了 {name} 而没有 no_proxy：训练器会向代理请求本机或内网的 rollout 服务。",
+                        "its own machine or network."
                     ).format(name=name),
                     certainty=Certainty.LIKELY,
                     cure=self.cures,

@@ -1,6 +1,6 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import Verl, verl
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class RolloutBatchNotDivisibleByRanks(LoggedHazard):
@@ -21,16 +21,12 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
             return
         sure = batch.given and gpus.given and filled is False
         yield self.finding(
-            Text(
+            translated(
                 "train_batch_size {batch} × rollout.n {n} = {real}, which {gpus} GPUs cannot share evenly: verl "
-                "stops before the first step.",
-                "train_batch_size {batch} × rollout.n {n} = {real}，无法由 {gpus} 张 GPU 平分：verl 会在第一"
-                "步之前停止。",
+                "stops before the first step."
             ).format(batch=batch.value, n=generations.value, real=real, gpus=gpus.value),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=Text(
-                "Take {less} or {more} for data.train_batch_size", "data.train_batch_size 取 {less} 或 {more}"
-            ).format(
+            cure=translated("Take {less} or {more} for data.train_batch_size").format(
                 less=max(batch.value // gpus.value, 1) * gpus.value, more=(batch.value // gpus.value + 1) * gpus.value
             ),
             spans=(batch.span or gpus.span, generations.span, gpus.span, launch.place.span()),
@@ -38,10 +34,7 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
         )
 
 
-_WHICH_VERL = Text(
-    "pip show verl: from 0.9 on, with use_dynamic_bsz, its trainer fills the batch up",
-    "pip show verl：从 0.9 起，启用 use_dynamic_bsz 时其训练器会把批次填充",
-)
+_WHICH_VERL = translated("pip show verl: from 0.9 on, with use_dynamic_bsz, its trainer fills the batch up")
 
 
 def _is_filled_up(command: Verl, run: Run) -> bool | None:

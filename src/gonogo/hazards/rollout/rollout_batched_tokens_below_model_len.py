@@ -1,6 +1,6 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import verl
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class RolloutBatchedTokensBelowModelLen(LoggedHazard):
@@ -14,15 +14,12 @@ class RolloutBatchedTokensBelowModelLen(LoggedHazard):
         if tokens is None or prompt is None or response is None or prompt.value + response.value <= tokens.value:
             return
         yield self.finding(
-            Text(
+            translated(
                 "A sequence may have {prompt} + {response} tokens, the engine's batch has {tokens}, and chunked "
-                "prefill is off.",
-                "序列可达 {prompt} + {response} 个 token，引擎每批 {tokens} 个，而 chunked prefill 已关闭。",
+                "prefill is off."
             ).format(prompt=prompt.value, response=response.value, tokens=tokens.value),
             certainty=Certainty.LIKELY,
             cure=self.cures,
             spans=(tokens.span or response.span or prompt.span, response.span, launch.place.span()),
-            confirm=Text(
-                "The engine's max_model_len is prompt + response length", "引擎的 max_model_len 为提示与回答长度之和"
-            ),
+            confirm=translated("The engine's max_model_len is prompt + response length"),
         )

@@ -1,33 +1,19 @@
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.finding.divergence import ENGINE_MADE
-from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, Text
+from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, translated
 
-_MADE = Text(
-    "Each process makes an engine, and all of them build vLLM's process groups together.",
-    "每个进程都创建一个引擎，而 vLLM 的进程组由所有进程共同建立。",
-)
-_STEPPED = Text(
-    "The ranks of a tensor-parallel engine reduce in every layer of every step.",
-    "张量并行引擎的各 rank 在每一步的每一层都要做归约。",
-)
-_OTHER_PROMPTS = Text(
+_MADE = translated("Each process makes an engine, and all of them build vLLM's process groups together.")
+_STEPPED = translated("The ranks of a tensor-parallel engine reduce in every layer of every step.")
+_OTHER_PROMPTS = translated(
     "The ranks of a tensor-parallel engine are one model: each has to be given the same prompts and parameters, in the "
-    "same order.",
-    "张量并行引擎的各 rank 是同一个模型：必须以相同顺序给每个 rank 相同的 prompt 和参数。",
+    "same order."
 )
-_ON_ALL = Text(
-    "Make and call the engine on every rank, outside of conditions on the rank",
-    "在每个 rank 上创建并调用引擎，不放在按 rank 判断的分支里",
-)
-_GATHER = Text(
+_ON_ALL = translated("Make and call the engine on every rank, outside of conditions on the rank")
+_GATHER = translated(
     "Gather the prompts of the engine's ranks before generate (all_gather_object in their group), and keep each rank's "
-    "own part of the answers",
-    "generate 之前先在引擎各 rank 的组内收集 prompt（all_gather_object），之后各 rank 取回自己的部分",
+    "own part of the answers"
 )
-_ALONE = Text(
-    "Or an engine for each GPU (tensor_parallel_size=1): then generate needs no other rank",
-    "或每个 GPU 一个引擎（tensor_parallel_size=1）：这样 generate 不需要其他 rank",
-)
+_ALONE = translated("Or an engine for each GPU (tensor_parallel_size=1): then generate needs no other rank")
 
 
 class RolloutEngineRanksDiverge(Hazard):

@@ -5,7 +5,7 @@ from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places
 from gonogo.evidence.rehearsal.record import DeviceMemory
 from gonogo.finding.words import PHASES, size, sizes
 from gonogo.hazards.log_rule import LoggedHazard, Sign
-from gonogo.hazards.rule import Certainty, Findings, Pattern, RehearsalRecord, Text
+from gonogo.hazards.rule import Certainty, Findings, Pattern, RehearsalRecord, Text, translated
 
 _TRAINERS = (
     "trl/trainer",
@@ -43,10 +43,9 @@ _OOM = Pattern(r"out of memory")
 _AT_START = Pattern(
     r"Free memory on device.*\((?P<free>[\d.]+)/(?P<whole>[\d.]+) GiB\).*less than desired GPU memory utilization"
 )
-_TAKEN = Text(
+_TAKEN = translated(
     "The engine asks for its fraction of the whole card ({whole} GiB), and {free} GiB are free: the "
-    "trainer, another engine or a process that was left over has the rest.",
-    "引擎按整卡（{whole} GiB）的比例申请显存，而空闲只有 {free} GiB：其余被训练器、另一个引擎或残留进程占用。",
+    "trainer, another engine or a process that was left over has the rest."
 )
 
 
@@ -82,11 +81,9 @@ class RolloutMemoryFractionTooLarge(LoggedHazard):
         assert shortage is not None
         of_length = short_of_completions(rank, shortage, device.by_category)
         yield self.finding(
-            Text(
+            translated(
                 "In {phase} (step {step}) {device} would need {need} of {capacity}: {categories}. The engine holds "
-                "{engine} of that; {missing} are missing.",
-                "在{phase}（第 {step} 步），{device} 需要 {need}，而可用上限为 {capacity}：{categories}。其中引擎占 "
-                "{engine}；缺 {missing}。",
+                "{engine} of that; {missing} are missing."
             ).format(
                 phase=PHASES[device.peak_phase],
                 step=device.peak_step,
@@ -122,22 +119,18 @@ def _cures(device: DeviceMemory) -> Iterator[Text]:
     engine, missing = _engine(device), _missing(device)
     share = (engine - missing - _SLACK) / device.total_bytes
     if share > 0.05:
-        yield Text(
+        yield translated(
             "Lower the engine's share: vllm_gpu_memory_utilization={share:.2f} or less (its weights and one sequence "
-            "of max_model_len have to fit in it)",
-            "调低引擎的比例：vllm_gpu_memory_utilization={share:.2f} 或更低（其中须容得下引擎的权重和一条 "
-            "max_model_len 长的序列）",
+            "of max_model_len have to fit in it)"
         ).format(share=share)
     if device.peak_phase == "sync":
-        yield Text(
+        yield translated(
             "With LoRA under ZeRO-3 the synchronisation gathers all weights at once: take ZeRO-2, or no adapter, which "
-            "gathers one at a time",
-            "ZeRO-3 下的 LoRA 在同步时一次聚合全部权重：改用 ZeRO-2，或不用适配器（逐个聚合）",
+            "gathers one at a time"
         )
     elif device.peak_phase != "generate":
-        yield Text(
+        yield translated(
             "Let the engine sleep while the trainer works: vllm_enable_sleep_mode=True frees up to {engine} (TRL; "
-            "--sleep_level 1 in ms-swift)",
-            "训练时让引擎休眠：vllm_enable_sleep_mode=True 最多释放 {engine}（TRL；ms-swift 用 --sleep_level 1）",
+            "--sleep_level 1 in ms-swift)"
         ).format(engine=size(engine))
-    yield Text('Or give the engine GPUs of its own: vllm_mode="server"', '或给引擎单独的 GPU：vllm_mode="server"')
+    yield translated('Or give the engine GPUs of its own: vllm_mode="server"')

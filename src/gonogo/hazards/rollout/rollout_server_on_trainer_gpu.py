@@ -4,7 +4,7 @@ from gonogo.evidence.patterns import compiled_when_used
 from gonogo.hazards.facts.launch_facts import visible_gpus
 from gonogo.hazards.facts.shell_lines import ShellLine, is_shell_script, lines_from
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 _STARTS_ROLLOUT_SERVER = compiled_when_used(r"\b(?:trl vllm-serve|swift rollout|trl\.scripts\.vllm_serve)\b")
 _DEVICES = compiled_when_used(r"CUDA_VISIBLE_DEVICES=[\"']?(\d{1,3}(?:,\d{1,3})*)[\"']?\s")
@@ -20,16 +20,15 @@ class RolloutServerOnTrainerGpu(LoggedHazard):
             if not both and (server is not None or trainers is not None):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "The rollout server takes GPU {both}, and so does the trainer: NCCL refuses the group that "
-                    "carries the weights.",
-                    "rollout 服务使用 GPU {both}，训练器也使用它：NCCL 会拒绝传输权重的通信组。",
+                    "carries the weights."
                 ).format(both=", ".join(both) if both else "0"),
                 certainty=Certainty.CERTAIN if both else Certainty.LIKELY,
                 cure=self.cures,
                 spans=(
                     line.place().span(),
-                    launch.place.span(Text("the trainer", "训练器")),
+                    launch.place.span(translated("the trainer")),
                     launch.visible_devices.span(),
                 ),
                 confirm=() if both else self.confirm,

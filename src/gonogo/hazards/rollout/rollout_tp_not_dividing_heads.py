@@ -3,7 +3,7 @@ from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.divisors import divisors
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import verl
-from gonogo.hazards.rule import Findings, Launch, Run, Text
+from gonogo.hazards.rule import Findings, Launch, Run, translated
 
 
 class RolloutTpNotDividingHeads(LoggedHazard):
@@ -21,13 +21,10 @@ class RolloutTpNotDividingHeads(LoggedHazard):
         if size is None or size < 2 or not isinstance(heads, int) or heads % size == 0:
             return
         yield self.finding(
-            Text(
+            translated(
                 "The model has {heads} attention heads, and the engine's tensor-parallel size is {size}: it "
-                "refuses to start.",
-                "模型有 {heads} 个注意力头，而引擎的张量并行数为 {size}：引擎会拒绝启动。",
+                "refuses to start."
             ).format(heads=heads, size=size),
-            cure=Text("Use a divisor of {heads}: {divisors}", "取 {heads} 的约数：{divisors}").format(
-                heads=heads, divisors=divisors(heads)
-            ),
+            cure=translated("Use a divisor of {heads}: {divisors}").format(heads=heads, divisors=divisors(heads)),
             spans=(field.span(), launch.place.span()),
         )

@@ -2,7 +2,7 @@ from gonogo.evidence.field import whole_number
 from gonogo.hazards.facts.divisors import divisors
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import colocated, verl
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class RolloutTpNotDividingWorld(LoggedHazard):
@@ -26,13 +26,10 @@ class RolloutTpNotDividingWorld(LoggedHazard):
         if tp < 1 or world % tp == 0:
             return
         yield self.finding(
-            Text(
-                "The engine's tensor-parallel size {tp} does not divide {world} GPUs.",
-                "引擎的张量并行数 {tp} 不能整除 {world} 张 GPU。",
-            ).format(tp=tp, world=world),
-            certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=Text("Use a divisor of {world}: {divisors}", "取 {world} 的约数：{divisors}").format(
-                world=world, divisors=divisors(world)
+            translated("The engine's tensor-parallel size {tp} does not divide {world} GPUs.").format(
+                tp=tp, world=world
             ),
+            certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
+            cure=translated("Use a divisor of {world}: {divisors}").format(world=world, divisors=divisors(world)),
             spans=(*given, launch.place.span()),
         )

@@ -1,6 +1,6 @@
 from gonogo.hazards.log_rule import LoggedHazard
 from gonogo.hazards.rollout._settings import verl
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 _MINI = "actor_rollout_ref.actor.ppo_mini_batch_size"
 
@@ -19,14 +19,12 @@ class VerlMiniBatchRefused(LoggedHazard):
         told = dynamic.absent or dynamic.truth is False
         sure = Certainty.CERTAIN if batch.given and mini.given and told else Certainty.POSSIBLE
         if mini.value > batch.value and dynamic.truth is not True:
-            cause = Text(
-                "ppo_mini_batch_size is {mini}, and data.train_batch_size {batch}: verl refuses to start.",
-                "ppo_mini_batch_size 为 {mini}，而 data.train_batch_size 为 {batch}：verl 会拒绝启动。",
+            cause = translated(
+                "ppo_mini_batch_size is {mini}, and data.train_batch_size {batch}: verl refuses to start."
             ).format(mini=mini.value, batch=batch.value)
         elif generations and gpus and gpus.given and mini.value * generations.value < gpus.value:
-            cause = Text(
-                "ppo_mini_batch_size {mini} × rollout.n {n} is less than one sample for each of {gpus} GPUs.",
-                "ppo_mini_batch_size {mini} × rollout.n {n} 不足以让 {gpus} 张 GPU 各得一个样本。",
+            cause = translated(
+                "ppo_mini_batch_size {mini} × rollout.n {n} is less than one sample for each of {gpus} GPUs."
             ).format(mini=mini.value, n=generations.value, gpus=gpus.value)
             sure = Certainty.LIKELY
         else:

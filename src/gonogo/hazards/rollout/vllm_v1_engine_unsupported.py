@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Environment, Findings, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Run, translated
 
 
 class VllmV1EngineUnsupported(LoggedHazard):
@@ -14,14 +14,11 @@ class VllmV1EngineUnsupported(LoggedHazard):
             return
         trl, vllm = environment.field("trl"), environment.field("vllm")
         yield self.finding(
-            Text(
-                "TRL {trl} moves weights into vLLM's V0 engine, and vLLM {vllm} runs V1.",
-                "TRL {trl} 把权重移入 vLLM 的 V0 引擎，而 vLLM {vllm} 运行 V1。",
-            ).format(trl=trl.get("< 0.16"), vllm=vllm.get(">= 0.8")),
+            translated("TRL {trl} moves weights into vLLM's V0 engine, and vLLM {vllm} runs V1.").format(
+                trl=trl.get("< 0.16"), vllm=vllm.get(">= 0.8")
+            ),
             certainty=Certainty.LIKELY,
             cure=self.cures,
             spans=(vllm.span(), trl.span(), run.arguments.get("use_vllm").span(), run.launch.place.span()),
-            confirm=Text(
-                "VLLM_USE_V1 is not set to 0 in the environment of the processes", "进程的环境中没有设 VLLM_USE_V1=0"
-            ),
+            confirm=translated("VLLM_USE_V1 is not set to 0 in the environment of the processes"),
         )

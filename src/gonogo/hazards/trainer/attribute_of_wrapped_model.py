@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.patterns import Match
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Run, Script, Text, translated
 
 _OWN = ("generate", "save_pretrained", "config", "resize_token_embeddings", "gradient_checkpointing_enable", "dtype")
 _WRAPPERS = ("torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
@@ -36,5 +36,5 @@ class AttributeOfWrappedModel(LoggedHazard):
                 self.cause.format(wrapper="DistributedDataParallel", attribute=func.attr),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[:1],
-                spans=(call.place.span(), wrapper.place.span(Text("wrapped here", "在此处包装"))),
+                spans=(call.place.span(), wrapper.place.span(translated("wrapped here"))),
             )

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class MsSwiftReadsOptimizerPlaceholder(LoggedHazard):
@@ -17,9 +17,7 @@ class MsSwiftReadsOptimizerPlaceholder(LoggedHazard):
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=self.cures[0],
             spans=(
-                place.span(Text("the optimizer block", "optimizer 段"))
-                if (place := run.config.key_place("optimizer"))
-                else None,
+                place.span(translated("the optimizer block")) if (place := run.config.key_place("optimizer")) else None,
                 launch.place.span(),
             ),
             confirm=() if sure else self.confirm,

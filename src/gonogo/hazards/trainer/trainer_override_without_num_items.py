@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
-from gonogo.hazards.rule import Edit, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Edit, Findings, Hazard, Run, Script, translated
 
 
 class TrainerOverrideWithoutNumItems(Hazard):
@@ -20,19 +20,12 @@ class TrainerOverrideWithoutNumItems(Hazard):
                     continue
                 edit = _adding(script, method)
                 yield self.finding(
-                    Text(
-                        "transformers {version} calls {owner}.{name} with num_items_in_batch, which it does not take.",
-                        "transformers {version} 调用 {owner}.{name} 时会传入 num_items_in_batch，而它不接受。",
+                    translated(
+                        "transformers {version} calls {owner}.{name} with num_items_in_batch, which it does not take."
                     ).format(version=version.get(">= 4.46"), owner=owner.name, name=name),
-                    cure=Text(
-                        "Give it a parameter num_items_in_batch with a default",
-                        "为它加上带默认值的参数 num_items_in_batch",
-                    ),
-                    spans=(
-                        script.headline(method).span(),
-                        version.span(Text("gives it since 4.46", "自 4.46 起会传入")),
-                    ),
-                    fixes=self.fix(Text("Use the argument", "接受该参数"), edit) if edit is not None else None,
+                    cure=translated("Give it a parameter num_items_in_batch with a default"),
+                    spans=(script.headline(method).span(), version.span(translated("gives it since 4.46"))),
+                    fixes=self.fix(translated("Use the argument"), edit) if edit is not None else None,
                 )
 
 

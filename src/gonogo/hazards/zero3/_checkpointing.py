@@ -10,7 +10,7 @@ import msgspec
 from gonogo.evidence.field import Field
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Call, Script
-from gonogo.finding import Certainty, Finding, Fix, Span, Text
+from gonogo.finding import Certainty, Finding, Fix, Span, Text, translated
 from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
 from gonogo.hazards.hazard import Hazard
 
@@ -51,8 +51,8 @@ def checkpointing(run: Run) -> Checkpointing | None:
     return Checkpointing(before, on, version.span(_BY_DEFAULT) if before else None, call)
 
 
-_ON = Text("gradient checkpointing is on", "启用了梯度检查点")
-_BY_DEFAULT = Text("checkpoints reentrantly by default", "默认使用可重入的梯度检查点")
+_ON = translated("gradient checkpointing is on")
+_BY_DEFAULT = translated("checkpoints reentrantly by default")
 
 
 def _dict_of(call: Call) -> Field:
@@ -133,18 +133,16 @@ def recomputed_twice(
     if how.reentrant and how.call is not None and how.call.script.editable:
         edit = how.call.script.setting_keyword(how.call, _OPTION, '{"use_reentrant": False}')
         if edit is not None and not how.call.node.args:
-            fixes = (hazard.fix(Text("Checkpoint without reentrance", "改用不可重入的梯度检查点"), edit, safe=False),)
+            fixes = (hazard.fix(translated("Checkpoint without reentrance"), edit, safe=False),)
     yield hazard.finding(
-        Text(
+        translated(
             "`{first}` and `{second}` run the model twice for one loss, and gradient checkpointing {how} reentrant: "
             "each checkpointed call has its own backward, so ZeRO-{stage} gets the same gradient twice and stops "
-            "at “{message}”.",
-            "`{first}` 与 `{second}` 为同一个损失运行两次模型，而梯度检查点{how}可重入的："
-            "每个梯度检查点调用各自做一次反向，ZeRO-{stage} 会两次收到同一梯度，并以 “{message}” 停止。",
+            "at “{message}”."
         ).format(
             first=text_of(script, first.node, 50),
             second=text_of(script, second.node, 50),
-            how=Text("is", "是") if how.reentrant else Text("may be", "可能是"),
+            how=translated("is") if how.reentrant else translated("may be"),
             stage=run.zero_stage,
             message=message,
         ),
@@ -152,11 +150,11 @@ def recomputed_twice(
         cure=cure,
         spans=(
             how.on,
-            first.place.span(Text("the first forward", "第一次前向")),
-            second.place.span(Text("the second forward", "第二次前向")),
+            first.place.span(translated("the first forward")),
+            second.place.span(translated("the second forward")),
             how.set_at,
             stage_span(run),
         ),
         fixes=fixes,
-        confirm=() if how.reentrant else (Text("transformers is older than 5", "transformers 低于 5"),),
+        confirm=() if how.reentrant else (translated("transformers is older than 5"),),
     )

@@ -6,12 +6,9 @@ from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.hazards.facts.all_ranks import script_at
-from gonogo.hazards.rule import Fix, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Fix, Hazard, Run, Script, translated
 
-_ZEROS = Text(
-    "Run self.{module} on zeros, times zero, where there is no {name}",
-    "没有 {name} 时，让 self.{module} 在全零输入上运行，并把结果乘以零",
-)
+_ZEROS = translated("Run self.{module} on zeros, times zero, where there is no {name}")
 _SIZE = re.compile(r"\[(\d+(?:, \d+)*)\]$")
 
 

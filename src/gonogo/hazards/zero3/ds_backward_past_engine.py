@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_files import is_engine, text_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text, translated
 
 _NOT_SET_UP = Pattern(r"'\w*ZeroOptimizer\w*' object has no attribute '(?:ipg_index|ipg_buffer|ipg_\w+)'")
 
@@ -19,23 +19,16 @@ class DsBackwardPastEngine(Hazard):
         if evidence is not None:
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "ZeRO's gradient hooks run in a backward that the engine has not started, so their buckets are not "
-                    "set up: loss.backward(), autograd.grad, or Lightning Fabric without its own backward.",
-                    "ZeRO 的梯度钩子在并非由引擎发起的反向中执行，桶尚未建立：loss.backward()、autograd.grad，或没有"
-                    "使用 Lightning Fabric 自己的 backward。",
+                    "set up: loss.backward(), autograd.grad, or Lightning Fabric without its own backward."
                 ),
-                cure=Text(
+                cure=translated(
                     "Call engine.backward(loss) (accelerator.backward, fabric.backward), once a step; or DeepSpeed "
-                    "0.18.3 and later",
-                    "调用 engine.backward(loss)（accelerator.backward、fabric.backward），每步一次；或使用 DeepSpeed "
-                    "0.18.3 及更新",
+                    "0.18.3 and later"
                 ),
                 certainty=Certainty.LIKELY,
-                confirm=Text(
-                    "The traceback does not pass deepspeed/runtime/engine.py, in backward",
-                    "调用栈没有经过 deepspeed/runtime/engine.py 的 backward",
-                ),
+                confirm=translated("The traceback does not pass deepspeed/runtime/engine.py, in backward"),
             )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -63,30 +56,20 @@ class DsBackwardPastEngine(Hazard):
             edit = script.replacing(call.node, f"{engine}.backward({receiver.id})")
             version = run.environment.field("deepspeed")
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` bypasses the engine, and `{engine}.step()` steps: DeepSpeed{version} neither scales "
-                    "that loss nor reduces its gradients over the ranks.",
-                    "`{code}` 绕过了引擎，却由 `{engine}.step()` 更新：DeepSpeed{version}既不缩放该 loss，也不跨 rank "
-                    "归约其梯度。",
+                    "that loss nor reduces its gradients over the ranks."
                 ).format(
                     code=text_of(script, call.node),
                     engine=engine,
                     version=Text(f" {version.value}", f" {version.value} ")
                     if version.known
-                    else Text(" before 0.18.3", "（0.18.3 之前）"),
+                    else translated(" before 0.18.3"),
                 ),
                 certainty=Certainty.CERTAIN if older else Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=Text("Call {engine}.backward({loss})", "调用 {engine}.backward({loss})").format(
-                    engine=engine, loss=receiver.id
-                ),
-                spans=(
-                    call.place.span(),
-                    step.place.span(Text("the engine steps here", "引擎在此更新")),
-                    version.span(),
-                ),
-                fixes=self.fix(Text("Let the engine run the backward", "由引擎执行反向"), edit, safe=False)
-                if edit
-                else None,
-                confirm=() if older else (Text("DeepSpeed is older than 0.18.3", "DeepSpeed 低于 0.18.3"),),
+                cure=translated("Call {engine}.backward({loss})").format(engine=engine, loss=receiver.id),
+                spans=(call.place.span(), step.place.span(translated("the engine steps here")), version.span()),
+                fixes=self.fix(translated("Let the engine run the backward"), edit, safe=False) if edit else None,
+                confirm=() if older else (translated("DeepSpeed is older than 0.18.3"),),
             )

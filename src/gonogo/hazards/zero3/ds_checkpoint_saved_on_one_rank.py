@@ -4,18 +4,25 @@ from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.hazards.facts.all_ranks import outside_of_rank_test
 from gonogo.hazards.facts.rank_tests import lone_statement, on_one_rank
 from gonogo.hazards.facts.zero_files import is_engine, is_optional, text_of
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Severity, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    RehearsalRecord,
+    Run,
+    Script,
+    Severity,
+    translated,
+)
 
-_ON_ALL = Text(
-    "Take the call out of the test: all ranks make it, and rank 0 alone does what is left, such as printing",
-    "把调用移出该条件：所有 rank 都执行它，只让 rank 0 做其余的事（如打印）",
+_ON_ALL = translated(
+    "Take the call out of the test: all ranks make it, and rank 0 alone does what is left, such as printing"
 )
 
 
-_REHEARSED = Text(
-    "save_checkpoint is a call of all ranks: each writes its own part.",
-    "save_checkpoint 需要所有 rank 一起调用：每个 rank 写自己的分片。",
-)
+_REHEARSED = translated("save_checkpoint is a call of all ranks: each writes its own part.")
 
 
 class DsCheckpointSavedOnOneRank(Hazard):
@@ -55,19 +62,15 @@ class DsCheckpointSavedOnOneRank(Hazard):
             lone = lone_statement(script, call.node)
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` is called by one rank only, and waits there for all ranks to save their parts: the run "
-                    "hangs at its first checkpoint.",
-                    "`{code}` 只由一个 rank 调用，它会等待所有 rank 保存各自的分片：运行会在第一个 checkpoint 处挂起。",
+                    "hangs at its first checkpoint."
                 ).format(code=text_of(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY
                 if run.zero_stage == 0 or is_optional(script, call.node)
                 else Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=_ON_ALL,
-                spans=(
-                    call.place.span(),
-                    script.place(test).span(Text("only one rank gets here", "只有一个 rank 会到这里")),
-                ),
-                fixes=self.fix(Text("Save on all ranks", "在所有 rank 上保存"), edit, safe=False) if edit else None,
+                spans=(call.place.span(), script.place(test).span(translated("only one rank gets here"))),
+                fixes=self.fix(translated("Save on all ranks"), edit, safe=False) if edit else None,
             )

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 
 class DsOwnOptimizerStepped(Hazard):
@@ -24,20 +24,16 @@ class DsOwnOptimizerStepped(Hazard):
                 if loop is None or _engine_steps(script, loop):
                     continue
                 yield self.finding(
-                    Text(
+                    translated(
                         "`{code}` steps the optimizer past the engine, which has its gradients (ZeRO-{stage}): the "
-                        "weights never change.",
-                        "`{code}` 绕过引擎直接更新，而梯度在引擎手中（ZeRO-{stage}）：权重永远不变。",
+                        "weights never change."
                     ).format(code=text_of(script, call.node), stage=run.zero_stage),
                     certainty=Certainty.CERTAIN,
                     severity=Severity.ERROR,
-                    cure=Text(
-                        "Call engine.step() instead, and drop optimizer.zero_grad()",
-                        "改为调用 engine.step()，并去掉 optimizer.zero_grad()",
-                    ),
+                    cure=translated("Call engine.step() instead, and drop optimizer.zero_grad()"),
                     spans=(
                         call.place.span(),
-                        script.place(given).span(Text("passed to the engine here", "在此交给引擎")),
+                        script.place(given).span(translated("passed to the engine here")),
                         stage_span(run),
                     ),
                 )

@@ -1,5 +1,5 @@
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Certainty, Findings, Launch, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Launch, Run, translated
 
 
 class OptimizerStateKeyedByReplacedParameter(LoggedHazard):
@@ -9,10 +9,9 @@ class OptimizerStateKeyedByReplacedParameter(LoggedHazard):
         if launch.framework != "ms-swift" or name.string != "muon" or launch.options.get("deepspeed").absent:
             return
         yield self.finding(
-            Text(
+            translated(
                 "This Muon marks the model's parameters, and ZeRO replaces them with partitions of its own: "
-                "step() fails.",
-                "该 Muon 标记的是模型的参数，而 ZeRO 会换成自己的分片：step() 会失败。",
+                "step() fails."
             ),
             certainty=Certainty.LIKELY,
             cure=self.cures[:2],

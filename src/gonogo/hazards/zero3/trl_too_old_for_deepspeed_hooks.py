@@ -1,6 +1,6 @@
 from gonogo.hazards.facts.zero_files import stage_span
 from gonogo.hazards.log_rule import LoggedHazard
-from gonogo.hazards.rule import Findings, Run, Script, Text
+from gonogo.hazards.rule import Findings, Run, Script, translated
 from gonogo.hazards.zero3._online import gathering_trainers
 
 
@@ -13,11 +13,9 @@ class TrlTooOldForDeepspeedHooks(LoggedHazard):
         trl, deepspeed = environment.field("trl"), environment.field("deepspeed")
         for call in gathering_trainers(script, run):
             yield self.finding(
-                Text(
+                translated(
                     "TRL {trl} puts ZeRO-3's hooks back by `_register_hooks_recursively`, which DeepSpeed "
-                    "{deepspeed} (any since 0.16.4) has renamed: the first generation ends with an AttributeError.",
-                    "TRL {trl} 通过 `_register_hooks_recursively` 重新挂上 ZeRO-3 的钩子，而 DeepSpeed "
-                    "{deepspeed}（自 0.16.4 起）已将其改名：第一次生成会以 AttributeError 结束。",
+                    "{deepspeed} (any since 0.16.4) has renamed: the first generation ends with an AttributeError."
                 ).format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
                 cure=self.cures,
                 spans=(trl.span(), call.script.headline(call.node).span(), deepspeed.span(), stage_span(run)),

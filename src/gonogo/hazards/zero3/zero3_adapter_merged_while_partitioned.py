@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 from gonogo.hazards.zero3._loading import knows_zero3
 
 
@@ -15,26 +15,19 @@ class Zero3AdapterMergedWhilePartitioned(Hazard):
             if known is False or (known is None and not script.imports("deepspeed")):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` adds the adapter to base weights that ZeRO-3 has partitioned, empty tensors of shape "
-                    "[0]: “The size of tensor a (0) must match the size of tensor b”.",
-                    "`{code}` 把适配器加到已被 ZeRO-3 切分的基础权重上，而它们是形状 [0] 的空张量：“The size of tensor "
-                    "a (0) must match the size of tensor b”。",
+                    "[0]: “The size of tensor a (0) must match the size of tensor b”."
                 ).format(code=text_of(script, call.node.func) + "()"),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
                 cure=(
-                    Text(
-                        "Save the adapter, and merge in a separate process without ZeRO-3",
-                        "保存适配器，在不使用 ZeRO-3 的单独进程中合并",
-                    ),
-                    Text(
+                    translated("Save the adapter, and merge in a separate process without ZeRO-3"),
+                    translated(
                         "Or gather around it, where the whole model fits: with "
-                        "deepspeed.zero.GatheredParameters(list({model}.parameters()))",
-                        "或在容得下整个模型时先聚合：with "
-                        "deepspeed.zero.GatheredParameters(list({model}.parameters()))",
+                        "deepspeed.zero.GatheredParameters(list({model}.parameters()))"
                     ).format(model=text_of(script, call.receiver) if call.receiver is not None else "model"),
                 ),
                 spans=(call.place.span(), stage_span(run)),
-                confirm=Text("The model was loaded while ZeRO-3 was on", "模型是在 ZeRO-3 生效时加载的"),
+                confirm=translated("The model was loaded while ZeRO-3 was on"),
             )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.role import Role
 from gonogo.hazards.facts.zero_files import TRAINERS, stage_span, tests_the_stage
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, Use, empty_uses
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
 from gonogo.hazards.zero3._partitioned import zero3
@@ -14,11 +14,10 @@ _OF_OTHERS = ("OSError", "ImportError", "ModuleNotFoundError", "FileNotFoundErro
 _LOADING = ("from_pretrained", "partition_parameters.py", "_load_pretrained_model")
 
 _CURE = (
-    Text("Score the saved predictions in a separate process", "在单独的进程中对保存的预测打分"),
-    Text(
+    translated("Score the saved predictions in a separate process"),
+    translated(
         "Or unset ZeRO-3 around the loading: transformers.integrations.deepspeed.unset_hf_deepspeed_config(), then set "
-        "it again",
-        "或在加载前后取消 ZeRO-3：transformers.integrations.deepspeed.unset_hf_deepspeed_config()，之后再设置回来",
+        "it again"
     ),
 )
 _SCORERS = (
@@ -37,16 +36,14 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
             if tests_the_stage(script, call.node) or any("unset" in name for name in script.with_contexts(call.node)):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "`{what}` loads its own model during the run. ZeRO-3's config is alive then, so it is built "
-                    "under zero.Init with empty weights, which no engine gathers.",
-                    "`{what}` 会在运行期间加载自己的模型。此时 ZeRO-3 的配置仍然生效，模型会在 zero.Init 下以空权重构建"
-                    "，没有引擎聚合它们。",
+                    "under zero.Init with empty weights, which no engine gathers."
                 ).format(what=what),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
                 spans=(call.place.span(), stage_span(run)),
-                confirm=Text("The metric is computed in the training run", "指标在训练运行中计算"),
+                confirm=translated("The metric is computed in the training run"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -70,11 +67,9 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
         for evidence, certainty in found[:1]:
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "The metric's own model was loaded while ZeRO-3's config was alive, so from_pretrained built it "
-                    "under zero.Init with empty parameters, which no engine gathers.",
-                    "指标自己的模型在 ZeRO-3 配置生效期间加载，from_pretrained 在 zero.Init 下以空参数构建了它，没有引"
-                    "擎聚合这些参数。",
+                    "under zero.Init with empty parameters, which no engine gathers."
                 ),
                 cure=_CURE,
                 certainty=certainty,

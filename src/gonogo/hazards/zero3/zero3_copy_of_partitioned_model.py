@@ -10,7 +10,7 @@ from gonogo.hazards.facts.zero_files import (
     tests_the_stage,
     text_of,
 )
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, variable_of
 
 
@@ -26,20 +26,18 @@ class Zero3CopyOfPartitionedModel(Hazard):
             if not _is_partitioned(script, call.node, model):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` copies a model that ZeRO-3 has partitioned: the copy's parameters are empty tensors of "
-                    "shape [0], which no engine gathers.",
-                    "`{code}` 复制了已被 ZeRO-3 切分的模型：副本的参数是形状 [0] 的空张量，没有引擎聚合它们。",
+                    "shape [0], which no engine gathers."
                 ).format(code=text_of(script, call.node)),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=Text(
+                cure=translated(
                     "Load the second model by from_pretrained and hand it to DeepSpeed too, or copy before "
-                    "deepspeed.initialize",
-                    "用 from_pretrained 加载第二个模型并同样交给 DeepSpeed，或在 deepspeed.initialize 之前复制",
+                    "deepspeed.initialize"
                 ),
                 spans=(call.place.span(), stage_span(run)),
-                confirm=Text("The copy is run, or its weights are read", "会运行该副本，或读取其权重"),
+                confirm=translated("The copy is run, or its weights are read"),
             )
 
 

@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 from gonogo.hazards.zero3._loading import knows_zero3
 
 
@@ -13,16 +13,12 @@ class Zero3CreateReferenceModel(Hazard):
             if known is False or tests_the_stage(script, call.node):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "create_reference_model copies the model, which ZeRO-3 has partitioned: TRL refuses it with a "
-                    "ValueError.",
-                    "create_reference_model 要复制已被 ZeRO-3 切分的模型：TRL 会以 ValueError 拒绝。",
+                    "ValueError."
                 ),
                 certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=Text(
-                    "Load the reference model by from_pretrained instead, and pass it as ref_model",
-                    "改用 from_pretrained 加载参考模型，并作为 ref_model 传入",
-                ),
+                cure=translated("Load the reference model by from_pretrained instead, and pass it as ref_model"),
                 spans=(call.place.span(), stage_span(run)),
             )

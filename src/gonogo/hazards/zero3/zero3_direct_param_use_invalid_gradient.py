@@ -5,7 +5,18 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.rehearsal.failures import failed_ranks, innermost, places
 from gonogo.evidence.script.parameters import ParameterUse, parameter_uses
 from gonogo.hazards.facts.zero_files import has_peft, in_module, is_optional, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Finding,
+    Findings,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Script,
+    Text,
+    translated,
+)
 from gonogo.hazards.zero3._partitioned import first_match, zero3
 
 _INVALID = Pattern(
@@ -21,15 +32,10 @@ _DETACHED = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
 _SHOWS = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})
 _MAX_DEPTH = 4
 _CURE = (
-    Text(
-        "Remove the term from the loss: under ZeRO-3 parameters need not all take part in it",
-        "从损失中去掉该项：ZeRO-3 不要求所有参数都参与损失",
-    ),
-    Text(
+    translated("Remove the term from the loss: under ZeRO-3 parameters need not all take part in it"),
+    translated(
         "If the part must run on every rank, call its module on a dummy input inside the model's forward and add "
-        "its output times 0.0, instead of touching its parameters",
-        "若该部分必须在每个 rank 上执行，请在模型 forward 中用假输入调用该模块，并加上其输出乘以 0.0，而不是直接使用其"
-        "参数",
+        "its output times 0.0, instead of touching its parameters"
     ),
 )
 
@@ -53,34 +59,23 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         direct = use.zero is not None or where is use.statement
         edits = use.zero.removal(script) if use.zero is not None else ()
         small = has_peft(run) or is_optional(script, use.node)
-        fix = self.fix(
-            Text("Take the term that is multiplied with zero out of the loss", "从损失中去掉乘以零的项"),
-            *edits,
-            safe=False,
-        )
+        fix = self.fix(translated("Take the term that is multiplied with zero out of the loss"), *edits, safe=False)
         return self.finding(
-            Text(
+            translated(
                 "`{term}` reads the parameters of `{module}` where no module's forward runs. ZeRO-3 has partitioned "
                 "them by then: each is an empty tensor of shape [0], and the backward ends with “returned an invalid "
-                "gradient … got [0]”.",
-                "`{term}` 在模块 forward 之外读取 `{module}` 的参数。此时 ZeRO-3 已将其切分，每个参数都是形状 [0] 的空"
-                "张量，反向会以 “returned an invalid gradient … got [0]” 结束。",
+                "gradient … got [0]”."
             ).format(term=text_of(script, use.node), module=text_of(script, use.module)),
             certainty=Certainty.CERTAIN if direct and not small else Certainty.LIKELY,
             cure=_CURE,
             spans=(
-                script.place(use.node).span(Text("empty under ZeRO-3", "ZeRO-3 下为空")),
-                script.place(where).span(Text("the loss takes it in", "损失在此包含它"))
-                if where is not use.statement
-                else None,
+                script.place(use.node).span(translated("empty under ZeRO-3")),
+                script.place(where).span(translated("the loss takes it in")) if where is not use.statement else None,
                 stage_span(run),
             ),
             fixes=fix if edits else None,
             confirm=(
-                Text(
-                    "A parameter that is trained has more elements than stage3_param_persistence_threshold",
-                    "至少有一个被训练的参数，其元素数超过 stage3_param_persistence_threshold",
-                ),
+                translated("A parameter that is trained has more elements than stage3_param_persistence_threshold"),
             )
             if small
             else (),
@@ -96,23 +91,21 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
             term = innermost(failure.origin, "user")
             parameter = next((operand.parameter for operand in failure.operands if operand.parameter), None)
             yield self.finding(
-                Text(
+                translated(
                     "{function} passes a gradient of shape [0] to {parameter} of shape {shape}: the forward used the "
-                    "parameter directly while ZeRO-3 had it partitioned.{place}",
-                    "{function} 把形状 [0] 的梯度交给了形状为 {shape} 的{parameter}：前向在 ZeRO-3 已将其切分时直接使用"
-                    "了它。{place}",
+                    "parameter directly while ZeRO-3 had it partitioned.{place}"
                 ).format(
                     function=invalid.group(1),
                     shape=invalid.group(2),
                     parameter=Text(f"the parameter {parameter}", f"参数 {parameter}")
                     if parameter
-                    else Text("a parameter", "参数"),
+                    else translated("a parameter"),
                     place=Text(f" It did so in: {term.text}", f"所在代码：{term.text}") if term and term.text else "",
                 ),
                 cure=_CURE,
                 spans=places(
-                    (term, Text("parameters are used here, partitioned", "此处使用了已切分的参数")),
-                    (failure.innermost("user"), Text("the backward that fails", "失败的反向传播")),
+                    (term, translated("parameters are used here, partitioned")),
+                    (failure.innermost("user"), translated("the backward that fails")),
                 ),
                 ranks=failed.ranks,
                 module=failure.module,
@@ -136,18 +129,15 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
     def _log_finding(self, evidence: LoggedError | LineMatch, function: str, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "{function} gives a gradient whose shape is that of a partitioned, empty parameter: a loss term (or "
                 "the forward) read the parameter itself, where its module did not run, while ZeRO-3 had it "
-                "partitioned.",
-                "{function} 给出的梯度形状与被切分的空参数一致：某个损失项（或前向）在模块未执行时直接读取了参数，而此"
-                "时 ZeRO-3 已将其切分。",
+                "partitioned."
             ).format(function=function),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text(
-                "The loss sums parameters: sum(p.sum() for p in module.parameters()) * 0, or a penalty on weights",
-                "损失中对参数求和：sum(p.sum() for p in module.parameters()) * 0，或对权重的惩罚项",
+            confirm=translated(
+                "The loss sums parameters: sum(p.sum() for p in module.parameters()) * 0, or a penalty on weights"
             ),
         )
 

@@ -14,18 +14,12 @@ from gonogo.hazards.facts.zero_files import (
     tests_the_stage,
     text_of,
 )
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text, translated
 from gonogo.hazards.zero3._empty_uses import Use, empty_uses
 
 _CURE = (
-    Text(
-        "Call the module instead of reading its weight, or compute with the weight inside the model's forward",
-        "调用该模块而不是读取其权重，或在模型的 forward 中使用该权重",
-    ),
-    Text(
-        "Outside of a forward gather it, on all ranks: with deepspeed.zero.GatheredParameters([weight])",
-        "在前向之外先在所有 rank 上聚合：with deepspeed.zero.GatheredParameters([weight])",
-    ),
+    translated("Call the module instead of reading its weight, or compute with the weight inside the model's forward"),
+    translated("Outside of a forward gather it, on all ranks: with deepspeed.zero.GatheredParameters([weight])"),
 )
 _MULTIPLIES = ("linear", "embedding", "matmul", "mm", "bmm", "einsum", "@")
 _COMPUTES = (*_MULTIPLIES, "normalize", "cosine_similarity", "mse_loss", "cat", "stack", "dist", "cdist", "addmm")
@@ -49,19 +43,15 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                 handed or is_trained(script, name_of(root)) or is_engine(script, root)
             )
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` passes a parameter of `{module}` to {operator} where no module's "
                     "forward runs: ZeRO-3 has "
-                    "partitioned it, and it is an empty tensor of shape [0].",
-                    "`{code}` 在模块 forward 之外把 `{module}` 的参数交给 {operator}：ZeRO-3 已将其切分，它是形状 [0] "
-                    "的空张量。",
+                    "partitioned it, and it is an empty tensor of shape [0]."
                 ).format(code=text_of(script, use.node), module=text_of(script, use.module), operator=operator),
                 certainty=Certainty.CERTAIN if sure and operator in _MULTIPLIES else Certainty.LIKELY,
                 cure=_CURE,
                 spans=(script.place(use.node).span(), stage_span(run)),
-                confirm=()
-                if sure
-                else (Text("The module belongs to the model that is trained", "该模块属于被训练的模型"),),
+                confirm=() if sure else (translated("The module belongs to the model that is trained"),),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -73,28 +63,19 @@ class Zero3DirectParamUseOutsideForward(Hazard):
             place = use.users_place
             yield self.log_finding(
                 use.evidence,
-                Text(
+                translated(
                     "An operator was handed an empty (partitioned) parameter: it is read where its own module's "
-                    "forward does not run, so ZeRO-3 did not gather it.{place}",
-                    "某个算子收到了空的（已切分的）参数：它在自己模块的前向之外被读取，ZeRO-3 没有聚合它。{place}",
+                    "forward does not run, so ZeRO-3 did not gather it.{place}"
                 ).format(place=Text(f" It is read at {place}.", f"读取位置：{place}。") if place else ""),
                 cure=(
-                    Text(
+                    translated(
                         "Call the module instead of reading its weight; or "
-                        "deepspeed.zero.register_external_parameter(self, weight) in the module that reads it",
-                        "调用该模块而不是读取其权重；或在读取它的模块中 "
-                        "deepspeed.zero.register_external_parameter(self, weight)",
+                        "deepspeed.zero.register_external_parameter(self, weight) in the module that reads it"
                     ),
-                    Text(
-                        "Outside of a forward gather it: with deepspeed.zero.GatheredParameters([weight])",
-                        "在前向之外先聚合：with deepspeed.zero.GatheredParameters([weight])",
-                    ),
+                    translated("Outside of a forward gather it: with deepspeed.zero.GatheredParameters([weight])"),
                 ),
                 certainty=certainty,
-                confirm=Text(
-                    "The same run passes under ZeRO-2, and the failing line uses some_module.weight",
-                    "同样的训练在 ZeRO-2 下通过，且报错行使用了 some_module.weight",
-                ),
+                confirm=translated("The same run passes under ZeRO-2, and the failing line uses some_module.weight"),
             )
 
 

@@ -1,7 +1,7 @@
 import ast
 
 from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 from gonogo.hazards.zero3._loading import knows_zero3
 
 
@@ -19,21 +19,17 @@ class Zero3EmbeddingSizeOfPartitionedWeight(Hazard):
             layer, method = found
             edit = script.replacing(node, text_of(script, layer, 500) + ".num_embeddings")
             yield self.finding(
-                Text(
-                    "`{code}` is 0 under ZeRO-3: the weight is partitioned, and has shape [0] until it is gathered.",
-                    "`{code}` 在 ZeRO-3 下为 0：权重已被切分，聚合之前其形状为 [0]。",
+                translated(
+                    "`{code}` is 0 under ZeRO-3: the weight is partitioned, and has shape [0] until it is gathered."
                 ).format(code=text_of(script, node)),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
-                cure=Text(
-                    "Use get_input_embeddings().num_embeddings, or model.config.vocab_size",
-                    "使用 get_input_embeddings().num_embeddings 或 model.config.vocab_size",
-                ),
+                cure=translated("Use get_input_embeddings().num_embeddings, or model.config.vocab_size"),
                 spans=(script.place(node).span(), stage_span(run)),
-                fixes=self.fix(Text("Read the layer's num_embeddings", "改读该层的 num_embeddings"), edit, safe=False)
+                fixes=self.fix(translated("Read the layer's num_embeddings"), edit, safe=False)
                 if edit and method == "get_input_embeddings"
                 else None,
-                confirm=Text("The size is used to resize or to check", "该大小用于调整或检查"),
+                confirm=translated("The size is used to resize or to check"),
             )
 
 

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.script.identifiers import same_code
 from gonogo.hazards.facts.zero_files import stage_span, text_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 _WRITES = frozenset(
     {
@@ -30,19 +30,15 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
                 continue
             edit = script.setting_keyword(call, "modifier_rank", "0")
             yield self.finding(
-                Text(
+                translated(
                     "`{change}` changes what `{gather}` has gathered: without modifier_rank each rank keeps its former "
-                    "part, and the change is lost.",
-                    "`{change}` 修改了 `{gather}` 聚合的内容：没有 modifier_rank 时每个 rank 仍保留原来的分片，修改会丢"
-                    "失。",
+                    "part, and the change is lost."
                 ).format(change=text_of(script, change, 60), gather=text_of(script, call.node, 60)),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.ERROR,
-                cure=Text("Pass modifier_rank=0", "传入 modifier_rank=0"),
-                spans=(call.place.span(), script.place(change).span(Text("changed here", "此处修改")), stage_span(run)),
-                fixes=self.fix(Text("Pass modifier_rank=0", "传入 modifier_rank=0"), edit, safe=False)
-                if edit
-                else None,
+                cure=translated("Pass modifier_rank=0"),
+                spans=(call.place.span(), script.place(change).span(translated("changed here")), stage_span(run)),
+                fixes=self.fix(translated("Pass modifier_rank=0"), edit, safe=False) if edit else None,
             )
 
 

@@ -5,19 +5,14 @@ from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.finding.divergence import Side
 from gonogo.hazards.facts.zero_files import gathered, is_engine, is_trained, name_of, stage_span, tests_the_stage
-from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, RehearsalRecord, Run, Script, translated
 from gonogo.hazards.zero3._loading import tells_of_zero3
 
 _CURE = (
-    Text(
-        "model.generate(..., synced_gpus=True), and the same number of calls on every rank",
-        "model.generate(..., synced_gpus=True)，且每个 rank 的调用次数相同",
-    ),
-    Text(
+    translated("model.generate(..., synced_gpus=True), and the same number of calls on every rank"),
+    translated(
         "Or gather the weights once for the generation (deepspeed.zero.GatheredParameters; TRL: "
-        "ds3_gather_for_generation=True), or use ZeRO-2",
-        "或在生成前一次性聚合权重（deepspeed.zero.GatheredParameters；TRL：ds3_gather_for_generation=True），或使用 "
-        "ZeRO-2",
+        "ds3_gather_for_generation=True), or use ZeRO-2"
     ),
 )
 
@@ -30,24 +25,19 @@ _GENERATES_IN_CODE = (
     "trainer_seq2seq",
 )
 _GENERATES = frozenset({"generate", "_sample", "_beam_search", "_greedy_search"})
-_REHEARSED = Text(
+_REHEARSED = translated(
     "Each token needs the weights of all ranks, and a rank whose text has ended leaves the others waiting in the "
-    "gather.",
-    "每个 token 都需要所有 rank 的权重，文本已结束的 rank 会让其他 rank 一直等待聚合。",
+    "gather."
 )
 
-_UNEQUALLY_OFTEN = Text(
+_UNEQUALLY_OFTEN = translated(
     "Each token needs the weights of all ranks, and the ranks do not generate equally often: one that has no prompt "
-    "left leaves the others waiting in the gather. synced_gpus=True helps within a call of generate, not here.",
-    "每个 token 都需要所有 rank 的权重，而各 rank 调用 generate 的次数不同：没有剩余 prompt 的 rank 会让其他 rank 一直"
-    "等待聚合。synced_gpus=True 只在一次 generate 之内有效，在此无效。",
+    "left leaves the others waiting in the gather. synced_gpus=True helps within a call of generate, not here."
 )
 _EQUALLY_OFTEN = (
-    Text(
+    translated(
         "Call generate equally often on every rank: agree on the most (all_reduce of the number of prompts with MAX), "
-        "and let a rank that has fewer answer its last prompt again",
-        "每个 rank 调用 generate 的次数要相同：先取最大值（用 MAX 对 prompt 数做 all_reduce），prompt 较少的 rank 重复"
-        "回答最后一个",
+        "and let a rank that has fewer answer its last prompt again"
     ),
     _CURE[1],
 )
@@ -86,24 +76,21 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         edit = call.script.setting_keyword(call, "synced_gpus", "True")
         place = call.keyword_place("synced_gpus")
         return self.finding(
-            Text(
+            translated(
                 "{why}: each token needs the weights of all ranks, so a rank whose text has ended leaves the others "
-                "waiting in the gather.",
-                "{why}：每个 token 都需要所有 rank 的权重，文本已结束的 rank 会让其他 rank 一直等待聚合。",
+                "waiting in the gather."
             ).format(
-                why=Text("generate runs under ZeRO-3 with synced_gpus=False", "在 ZeRO-3 下以 synced_gpus=False 生成")
+                why=translated("generate runs under ZeRO-3 with synced_gpus=False")
                 if off
-                else Text(
-                    "generate runs under ZeRO-3 without synced_gpus=True, and transformers knows nothing of ZeRO-3 "
-                    "here",
-                    "在 ZeRO-3 下生成却没有 synced_gpus=True，而此处 transformers 并不知道 ZeRO-3",
+                else translated(
+                    "generate runs under ZeRO-3 without synced_gpus=True, and transformers knows nothing of ZeRO-3 here"
                 )
             ),
             certainty=Certainty.LIKELY,
             cure=_CURE,
             spans=((place or call.place).span(), stage_span(run)),
-            fixes=self.fix(Text("Pass synced_gpus=True", "传入 synced_gpus=True"), edit, safe=off) if edit else None,
-            confirm=Text("The ranks' texts differ in length", "各 rank 生成的文本长度不同"),
+            fixes=self.fix(translated("Pass synced_gpus=True"), edit, safe=off) if edit else None,
+            confirm=translated("The ranks' texts differ in length"),
         )
 
     log_words = STALL_WORDS
@@ -117,17 +104,13 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
             return
         yield self.log_finding(
             stall.evidence,
-            Text(
+            translated(
                 "The run hangs while it generates under ZeRO-3: each token needs the weights of all ranks, and "
-                "a rank whose sequence has ended does not take part any more.",
-                "程序在 ZeRO-3 下生成时卡住：每个 token 都需要所有 rank 的权重，而序列已结束的 rank 不再参与。",
+                "a rank whose sequence has ended does not take part any more."
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY),
-            confirm=Text(
-                "py-spy dump shows some ranks inside generate and others past it",
-                "py-spy dump 显示部分 rank 在 generate 中，另一些已离开",
-            ),
+            confirm=translated("py-spy dump shows some ranks inside generate and others past it"),
         )
 
 

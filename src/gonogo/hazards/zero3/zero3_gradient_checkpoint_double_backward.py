@@ -1,14 +1,11 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
 from gonogo.hazards.zero3._checkpointing import recomputed_twice
 from gonogo.hazards.zero3._partitioned import cut_at
 
 _CURE = (
-    Text(
-        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing',
-        '设 gradient_checkpointing_kwargs={"use_reentrant": False}，或关闭梯度检查点',
-    ),
-    Text("Or run the model once, on the concatenated batch", "或把批次拼接后只运行一次模型"),
+    translated('gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing'),
+    translated("Or run the model once, on the concatenated batch"),
 )
 
 _ASSERTED = Pattern(
@@ -50,16 +47,13 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
             return
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "A parameter's gradient reached ZeRO-3's bucket twice before it was reduced: reentrant gradient "
-                "checkpointing while the model runs twice in a step (chosen and rejected, or two losses).",
-                "同一参数的梯度在归约之前两次进入 ZeRO-3 的 bucket：一步中运行两次模型（chosen 与 rejected，或两个损失"
-                "），又使用了可重入的梯度检查点。",
+                "checkpointing while the model runs twice in a step (chosen and rejected, or two losses)."
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text(
-                "The last frame is the assertion on params_in_ipg_bucket, and it passes without gradient checkpointing",
-                "最后一个调用帧是对 params_in_ipg_bucket 的断言，且关闭梯度检查点后可以运行",
+            confirm=translated(
+                "The last frame is the assertion on params_in_ipg_bucket, and it passes without gradient checkpointing"
             ),
         )

@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_files import has_peft, stage_span
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Run, translated
 from gonogo.hazards.zero3._checkpointing import checkpointing
 from gonogo.hazards.zero3._partitioned import cut_at, zero3
 
@@ -13,15 +13,12 @@ _FULL = Pattern(r"recomputed(?: metadata:?)?:? ?\{'shape': (?:torch\.Size\()?\[[
 _LORA = Pattern(r"(?i)\blora\b|\bpeft\b|lora_[AB]|adapter")
 _FSDP = ("fully_sharded_data_parallel.py", "torch/distributed/fsdp", "torch/distributed/_composable")
 _CURE = (
-    Text(
-        'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() for PEFT',
-        '设 gradient_checkpointing_kwargs={"use_reentrant": True}，PEFT 还需 model.enable_input_require_grads()',
+    translated(
+        'gradient_checkpointing_kwargs={"use_reentrant": True}, with model.enable_input_require_grads() for PEFT'
     ),
-    Text("Or use ZeRO-2, or a DeepSpeed with PR #8148", "或使用 ZeRO-2，或包含 PR #8148 的 DeepSpeed"),
+    translated("Or use ZeRO-2, or a DeepSpeed with PR #8148"),
 )
-_CONFIRM = (
-    Text("The message's recomputed metadata show torch.Size([0])", "消息中的 recomputed metadata 显示 torch.Size([0])"),
-)
+_CONFIRM = (translated("The message's recomputed metadata show torch.Size([0])"),)
 
 
 class Zero3GradientCheckpointRecompute(Hazard):
@@ -34,12 +31,10 @@ class Zero3GradientCheckpointRecompute(Hazard):
             return
         version = run.environment.field("deepspeed")
         yield self.finding(
-            Text(
+            translated(
                 "Frozen weights are partitioned again while a block is recomputed (ZeRO-3, adapters, use_reentrant "
                 "false, DeepSpeed {version}): non-reentrant checkpointing may find them empty and raise "
-                "CheckpointError.",
-                "重算某个块时，冻结的权重会被重新切分（ZeRO-3、适配器、use_reentrant 为 false、DeepSpeed {version}）："
-                "不可重入的梯度检查点可能发现它们为空并抛出 CheckpointError。",
+                "CheckpointError."
             ).format(version=version.get("< 0.19")),
             certainty=Certainty.POSSIBLE,
             cure=_CURE,
@@ -68,10 +63,9 @@ class Zero3GradientCheckpointRecompute(Hazard):
     def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "Non-reentrant gradient checkpointing saved whole parameters in the forward; while it recomputed the "
-                "block ZeRO-3 had partitioned the frozen ones again, so they are empty.",
-                "不可重入的梯度检查点在前向时保存了完整的参数；重算该块时，ZeRO-3 已把冻结的参数重新切分，它们是空的。",
+                "block ZeRO-3 had partitioned the frozen ones again, so they are empty."
             ),
             cure=_CURE,
             certainty=certainty,

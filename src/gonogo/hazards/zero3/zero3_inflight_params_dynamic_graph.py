@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_files import in_module, names_self, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._inflight import Cause, inflight
 
 
@@ -22,27 +22,19 @@ class Zero3InflightParamsDynamicGraph(Hazard):
             if chance is None:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "`{call}` runs only where `{test}`: ZeRO-3 expects the same modules in the same order in every "
                     "step and on every rank. A skipped one leaves its prefetched weights in flight (“still have "
-                    "inflight params”), or other ranks waiting.",
-                    "`{call}` 只在 `{test}` 时执行：ZeRO-3 要求每一步、每个 rank 按同样顺序运行同样的模块。被跳过的模块"
-                    "会留下未完成的预取（“still have inflight params”），或让其他 rank 等待。",
+                    "inflight params”), or other ranks waiting."
                 ).format(call=text_of(script, node, 50), test=ast.unparse(chance)[:60]),
                 certainty=Certainty.LIKELY,
                 cure=(
-                    Text(
-                        "Run the module in every step, and multiply what it adds with the random 0 or 1",
-                        "每一步都执行该模块，再把它的输出乘以随机的 0 或 1",
-                    ),
-                    Text(
-                        'Or draw the same numbers on all ranks, and set "stage3_prefetch_bucket_size": 0',
-                        '或让所有 rank 取相同的随机数，并设 "stage3_prefetch_bucket_size": 0',
-                    ),
+                    translated("Run the module in every step, and multiply what it adds with the random 0 or 1"),
+                    translated('Or draw the same numbers on all ranks, and set "stage3_prefetch_bucket_size": 0'),
                 ),
                 spans=(
                     script.place(node).span(),
-                    script.place(chance).span(Text("decided by chance", "随机决定")),
+                    script.place(chance).span(translated("decided by chance")),
                     stage_span(run),
                 ),
             )
@@ -55,26 +47,16 @@ class Zero3InflightParamsDynamicGraph(Hazard):
         evidence, causes = found
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "The modules that ran differ from those that ZeRO-3 recorded and prefetched for: some run only for "
-                "some batches, or in a different order.",
-                "实际执行的模块与 ZeRO-3 记录并预取的不同：有的模块只在部分批次执行，或顺序不同。",
+                "some batches, or in a different order."
             ),
             cure=(
-                Text(
-                    "Run the same modules in every step (a dummy input through the branch, its output times 0)",
-                    "每步执行相同的模块（用假输入通过该分支，其输出乘以 0）",
-                ),
-                Text(
-                    'Or "stage3_prefetch_bucket_size": 0; set_z3_leaf_modules for experts; or ZeRO-2',
-                    '或 "stage3_prefetch_bucket_size": 0；专家模块用 set_z3_leaf_modules；或使用 ZeRO-2',
-                ),
+                translated("Run the same modules in every step (a dummy input through the branch, its output times 0)"),
+                translated('Or "stage3_prefetch_bucket_size": 0; set_z3_leaf_modules for experts; or ZeRO-2'),
             ),
             certainty=causes[Cause.DYNAMIC],
-            confirm=Text(
-                '"Invalidate trace cache" is before the error, or the forward branches on the data',
-                "报错之前有 “Invalidate trace cache”，或前向按数据分支",
-            ),
+            confirm=translated('"Invalidate trace cache" is before the error, or the forward branches on the data'),
         )
 
 

@@ -1,17 +1,13 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Run, translated
 from gonogo.hazards.zero3._inflight import Cause, inflight
 
 _CURE = (
-    Text(
-        'pip install "deepspeed>=0.15.4" (PR #6662 uses one coordinator for both)',
-        '执行 pip install "deepspeed>=0.15.4"（PR #6662 改为共用一个协调器）',
-    ),
-    Text(
+    translated('pip install "deepspeed>=0.15.4" (PR #6662 uses one coordinator for both)'),
+    translated(
         'Until then "stage3_prefetch_bucket_size": 0, or model.eval() before and model.train() after each pass '
-        "without gradients",
-        '在此之前设 "stage3_prefetch_bucket_size": 0，或在每次不带梯度的前向之前 model.eval()、之后 model.train()',
+        "without gradients"
     ),
 )
 
@@ -29,17 +25,15 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
             return
         version = run.environment.field("deepspeed")
         yield self.finding(
-            Text(
+            translated(
                 "DeepSpeed {version} keeps one parameter coordinator for training and one for evaluation, and this run "
                 "evaluates in between ({strategy}): a forward without gradients in training mode loses prefetches, and "
-                "“still have inflight params” ends the run.",
-                "DeepSpeed {version} 为训练和评估各保留一个参数协调器，而本次运行会穿插评估（{strategy}）：训练模式下不"
-                "带梯度的前向会丢失预取，并以 “still have inflight params” 结束。",
+                "“still have inflight params” ends the run."
             ).format(version=version.get("< 0.15.4"), strategy=strategy.value),
             certainty=Certainty.POSSIBLE,
             cure=_CURE,
             spans=(version.span() or strategy.span(), strategy.span() if version.span() else None, stage_span(run)),
-            confirm=Text("Some pass without gradients runs in training mode", "有不带梯度的前向在训练模式下执行"),
+            confirm=translated("Some pass without gradients runs in training mode"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -50,17 +44,14 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
         evidence, causes = found
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "A pass without gradients (evaluation, generation) and the training share parameters but not "
-                "DeepSpeed's coordinator: what one fetched ahead, the other finds in flight.",
-                "无梯度的前向（评估、生成）与训练共用参数，却不共用 DeepSpeed 的协调器：一方预取的参数，另一方发现仍在"
-                "传输。",
+                "DeepSpeed's coordinator: what one fetched ahead, the other finds in flight."
             ),
             cure=_CURE,
             certainty=causes[Cause.COORDINATORS],
-            confirm=Text(
+            confirm=translated(
                 "The frame is get_param_coordinator(training=False).reset_step(), right after an evaluation or a "
-                "generation",
-                "调用帧是 get_param_coordinator(training=False).reset_step()，且紧接在评估或生成之后",
+                "generation"
             ),
         )

@@ -3,7 +3,19 @@ import re
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, Text
+from gonogo.hazards.rule import (
+    Call,
+    Certainty,
+    Finding,
+    Findings,
+    Hazard,
+    Pattern,
+    Run,
+    Script,
+    Severity,
+    Text,
+    translated,
+)
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads, tells_of_zero3
 from gonogo.hazards.zero3._partitioned import first_match, zero3
 
@@ -19,14 +31,8 @@ _KILLED = Pattern(
 _STEPPED = Pattern(r"'loss': |\bloss[:=] ?\d|\*{3,} Running training")
 _ACTIVE = Pattern(r"(?i)activating zero\.init")
 _CURE = (
-    Text(
-        "Create TrainingArguments, or an HfDeepSpeedConfig that you keep, before from_pretrained",
-        "在 from_pretrained 之前创建 TrainingArguments，或创建并保留 HfDeepSpeedConfig",
-    ),
-    Text(
-        "accelerate: zero3_init_flag: true; without transformers: with deepspeed.zero.Init(): around the model",
-        "accelerate 设 zero3_init_flag: true；不用 transformers 时在 with deepspeed.zero.Init(): 中构建模型",
-    ),
+    translated("Create TrainingArguments, or an HfDeepSpeedConfig that you keep, before from_pretrained"),
+    translated("accelerate: zero3_init_flag: true; without transformers: with deepspeed.zero.Init(): around the model"),
 )
 
 
@@ -40,11 +46,9 @@ class Zero3InitNotActiveLoadOom(Hazard):
                 yield self._file_finding(
                     run,
                     call,
-                    Text(
+                    translated(
                         "`HfDeepSpeedConfig(…)` is kept by no name, so it is gone at once: transformers holds it only "
-                        "weakly, does not see ZeRO-3, and loads the whole model in every process.",
-                        "`HfDeepSpeedConfig(…)` 没有被任何变量保存，会立即被回收：transformers 只持有弱引用，因此看不到"
-                        " ZeRO-3，每个进程都会加载完整的模型。",
+                        "weakly, does not see ZeRO-3, and loads the whole model in every process."
                     ),
                     None,
                 )
@@ -57,11 +61,9 @@ class Zero3InitNotActiveLoadOom(Hazard):
             yield self._file_finding(
                 run,
                 call,
-                Text(
+                translated(
                     "The model is loaded before the arguments that tell transformers of ZeRO-3 exist (line {line}): "
-                    "every process loads all of it into host memory, and it is partitioned only afterwards.",
-                    "模型在告知 transformers 使用 ZeRO-3 的参数对象创建（第 {line} 行）之前加载：每个进程都会把整个模型"
-                    "读入内存，之后才切分。",
+                    "every process loads all of it into host memory, and it is partitioned only afterwards."
                 ).format(line=first.line),
                 first,
             )
@@ -73,7 +75,7 @@ class Zero3InitNotActiveLoadOom(Hazard):
             cure=_CURE[:1],
             spans=(
                 call.place.span(),
-                first.place.span(Text("ZeRO-3 is known from here on", "自此才知道 ZeRO-3")) if first else None,
+                first.place.span(translated("ZeRO-3 is known from here on")) if first else None,
                 stage_span(run),
             ),
         )
@@ -96,19 +98,15 @@ class Zero3InitNotActiveLoadOom(Hazard):
     def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "from_pretrained did not know of ZeRO-3 when it loaded the model, so every rank loads the whole "
-                "checkpoint into host memory instead of its share.",
-                "from_pretrained 加载模型时不知道启用了 ZeRO-3，因此每个 rank 都把整个 checkpoint 加载到主机内存，而不"
-                "是只加载自己的一份。",
+                "checkpoint into host memory instead of its share."
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text(
+            confirm=translated(
                 'The log lacks "Detected DeepSpeed ZeRO-3: activating zero.init() for this model", and the script '
-                "loads the model before it makes its arguments",
-                "日志中没有 “Detected DeepSpeed ZeRO-3: activating zero.init() for this model”，且脚本先加载模型后创建"
-                "参数对象",
+                "loads the model before it makes its arguments"
             ),
         )
 

@@ -4,7 +4,7 @@ from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.log.traceback import LogFrame
 from gonogo.evidence.log.truncated_traceback import cut_in
 from gonogo.hazards.facts.zero_files import gathered, in_module, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Severity, translated
 from gonogo.hazards.zero3._empty_uses import AUXILIARY, INITIALIZING, RESIZING
 from gonogo.hazards.zero3._loading import knows_zero3
 from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
@@ -36,32 +36,23 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                 continue
             raises = call.method.startswith(_BY_FAN)
             yield self.finding(
-                Text(
-                    "`{code}` meets a weight that ZeRO-3 has partitioned already: {then}.",
-                    "`{code}` 处理的权重已被 ZeRO-3 切分：{then}。",
-                ).format(
+                translated("`{code}` meets a weight that ZeRO-3 has partitioned already: {then}.").format(
                     code=text_of(script, call.node),
-                    then=Text(
+                    then=translated(
                         "it is an empty tensor, and “Fan in and fan out can not be computed for tensor with fewer than "
-                        "2 dimensions” is raised",
-                        "它是空张量，会报 “Fan in and fan out can not be computed for tensor with fewer than 2 "
-                        "dimensions”",
+                        "2 dimensions” is raised"
                     )
                     if raises
-                    else Text(
-                        "nothing is written, and the weight keeps its former values", "什么也没有写入，权重保持原来的值"
-                    ),
+                    else translated("nothing is written, and the weight keeps its former values"),
                 ),
                 severity=Severity.ERROR if raises else Severity.WARNING,
-                cure=Text(
+                cure=translated(
                     "Initialize inside with deepspeed.zero.GatheredParameters(weight, modifier_rank=0), or in "
-                    "self.apply(fn), which DeepSpeed gathers for",
-                    "在 with deepspeed.zero.GatheredParameters(weight, modifier_rank=0) 中初始化，或使用 self.apply(fn)"
-                    "（DeepSpeed 会为其聚合）",
+                    "self.apply(fn), which DeepSpeed gathers for"
                 ),
                 spans=(
                     call.place.span(),
-                    script.place(where).span(Text("partitioned from here on", "自此处起被切分")),
+                    script.place(where).span(translated("partitioned from here on")),
                     stage_span(run),
                 ),
             )
@@ -96,27 +87,18 @@ class Zero3InitWeightsOnPartitioned(Hazard):
     def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
-                "Initializing a weight indexes into it while zero.Init has already partitioned it: it has no rows.",
-                "初始化权重时对其取下标，而 zero.Init 已将其切分：它没有任何行。",
+            translated(
+                "Initializing a weight indexes into it while zero.Init has already partitioned it: it has no rows."
             ),
             cure=(
-                Text(
-                    "Upgrade transformers, which skips or gathers what is partitioned",
-                    "升级 transformers：新版会跳过已切分的参数或先行聚合",
-                ),
-                Text(
+                translated("Upgrade transformers, which skips or gathers what is partitioned"),
+                translated(
                     "In your own model initialize inside deepspeed.zero.GatheredParameters([weight], "
-                    "modifier_rank=0); or use ZeRO-2",
-                    "自己的模型请在 deepspeed.zero.GatheredParameters([weight], modifier_rank=0) 中初始化；或使用 "
-                    "ZeRO-2",
+                    "modifier_rank=0); or use ZeRO-2"
                 ),
             ),
             certainty=certainty,
-            confirm=Text(
-                "The last frames are _init_weights or initialize_weights, and the run uses ZeRO-3",
-                "最后的调用帧是 _init_weights 或 initialize_weights，且训练使用 ZeRO-3",
-            ),
+            confirm=translated("The last frames are _init_weights or initialize_weights, and the run uses ZeRO-3"),
         )
 
 

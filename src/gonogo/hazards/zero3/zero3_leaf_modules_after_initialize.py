@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 
 class Zero3LeafModulesAfterInitialize(Hazard):
@@ -14,18 +14,13 @@ class Zero3LeafModulesAfterInitialize(Hazard):
             if not here or any(one.line > call.line for one in here):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "{name} is after the engine is built (line {line}): the experts inside have their own hooks "
-                    "already, and are still gathered one by one.",
-                    "{name} 在引擎建立（第 {line} 行）之后才调用：内部的专家已各自挂上钩子，仍会逐个聚合。",
+                    "already, and are still gathered one by one."
                 ).format(name=call.method, line=here[-1].line),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=Text("Call it before the engine is built", "在建立引擎之前调用"),
-                spans=(
-                    call.place.span(),
-                    here[-1].place.span(Text("the engine is built here", "在此建立引擎")),
-                    stage_span(run),
-                ),
-                confirm=Text("The model has no other engine", "该模型没有其他引擎"),
+                cure=translated("Call it before the engine is built"),
+                spans=(call.place.span(), here[-1].place.span(translated("the engine is built here")), stage_span(run)),
+                confirm=translated("The model has no other engine"),
             )

@@ -3,21 +3,16 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.training_script import makers
 from gonogo.hazards.facts.zero_files import gathered, is_engine, is_optional, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Finding, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._loading import knows_zero3
 from gonogo.hazards.zero3._partitioned import zero3
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 
 _CURE = (
-    Text(
-        "Load through from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume",
-        "启用 ZeRO-3 时通过 from_pretrained 加载，恢复训练用 engine.load_checkpoint",
-    ),
-    Text(
+    translated("Load through from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume"),
+    translated(
         "Or load before ZeRO-3 partitions the model, or module by module inside "
-        "deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), modifier_rank=0)",
-        "或在 ZeRO-3 切分模型之前加载，或在 deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), "
-        "modifier_rank=0) 中逐个模块加载",
+        "deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), modifier_rank=0)"
     ),
 )
 
@@ -36,11 +31,9 @@ class Zero3LoadIntoPartitionedModel(Hazard):
             if not _is_partitioned(script, receiver):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "`{model}` is partitioned by ZeRO-3 here: each of its parameters has shape [0], and "
-                    "load_state_dict raises a size mismatch for every whole tensor that it is given.",
-                    "此处 `{model}` 已被 ZeRO-3 切分：每个参数的形状都是 [0]，load_state_dict 会对每个完整张量报 size "
-                    "mismatch。",
+                    "load_state_dict raises a size mismatch for every whole tensor that it is given."
                 ).format(model=text_of(script, receiver)),
                 certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
                 cure=_CURE,
@@ -60,10 +53,9 @@ class Zero3LoadIntoPartitionedModel(Hazard):
     def _found(self, evidence: LoggedError | LineMatch, saved: str, current: str, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "The checkpoint's weights are whole ([{saved}]); the model they are loaded into is partitioned by "
-                "ZeRO-3 and its parameters are empty ([{current}]).",
-                "checkpoint 中的权重是完整的（[{saved}]）；要加载到的模型已被 ZeRO-3 切分，参数是空的（[{current}]）。",
+                "ZeRO-3 and its parameters are empty ([{current}])."
             ).format(saved=saved, current=current),
             cure=_CURE,
             certainty=certainty,

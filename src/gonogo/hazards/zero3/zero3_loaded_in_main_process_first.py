@@ -3,7 +3,7 @@ from typing import TypeGuard
 
 from gonogo.hazards.facts.rank_tests import on_one_rank
 from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 from gonogo.hazards.zero3._loading import model_loads
 
 
@@ -19,26 +19,19 @@ class Zero3LoadedInMainProcessFirst(Hazard):
                 continue
             where = block.items[0].context_expr if block is not None else test
             yield self.finding(
-                Text(
+                translated(
                     "The model is loaded where only one rank is let in: under ZeRO-3 from_pretrained needs all ranks "
-                    "at once, and the run hangs here.",
-                    "模型在只允许一个 rank 进入的地方加载：ZeRO-3 下 from_pretrained 需要所有 rank 同时参与，运行会在此"
-                    "挂起。",
+                    "at once, and the run hangs here."
                 ),
                 certainty=Certainty.CERTAIN if block is not None else Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=Text(
-                    "Load the model outside of it; let only the download (snapshot_download) stand there",
-                    "在其外加载模型；其中只保留下载（snapshot_download）",
-                ),
+                cure=translated("Load the model outside of it; let only the download (snapshot_download) stand there"),
                 spans=(
                     call.place.span(),
-                    script.place(where).span(Text("one rank at a time", "一次只有一个 rank"))
-                    if where is not None
-                    else None,
+                    script.place(where).span(translated("one rank at a time")) if where is not None else None,
                     stage_span(run),
                 ),
-                confirm=() if block is not None else (Text("ZeRO-3 is known by then", "此时已知使用 ZeRO-3"),),
+                confirm=() if block is not None else (translated("ZeRO-3 is known by then"),),
             )
 
 

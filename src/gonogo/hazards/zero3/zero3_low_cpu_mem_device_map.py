@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, shorten
 from gonogo.hazards.facts.zero_files import is_optional, stage_span, tests_the_stage
-from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import Call, Certainty, Findings, Hazard, Pattern, RehearsalRecord, Run, Script, translated
 from gonogo.hazards.zero3._loading import knows_zero3, model_loads
 from gonogo.hazards.zero3._partitioned import first_match
 
@@ -11,14 +11,8 @@ _REFUSED = Pattern(
     r"(?i)DeepSpeed Zero-?3 is not compatible with (?:.{0,60}(?:low_cpu_mem|device_map)|\W?low_cpu|passing\b|\W*$)"
 )
 _CURE = (
-    Text(
-        "Drop device_map (and low_cpu_mem_usage) from the from_pretrained call",
-        "从 from_pretrained 调用中去掉 device_map（以及 low_cpu_mem_usage）",
-    ),
-    Text(
-        'For a quantized (QLoRA) model use ZeRO-2 with device_map={"": local_rank} instead of ZeRO-3',
-        '量化（QLoRA）模型请改用 ZeRO-2，并设 device_map={"": local_rank}',
-    ),
+    translated("Drop device_map (and low_cpu_mem_usage) from the from_pretrained call"),
+    translated('For a quantized (QLoRA) model use ZeRO-2 with device_map={"": local_rank} instead of ZeRO-3'),
 )
 
 
@@ -50,26 +44,17 @@ class Zero3LowCpuMemDeviceMap(Hazard):
         version = run.environment.field("transformers").span() if names == ["low_cpu_mem_usage"] else None
         where = [call.keyword_place(name) for name in names]
         yield self.finding(
-            Text(
+            translated(
                 "`{given}` is passed to from_pretrained under ZeRO-3: transformers partitions the model over all ranks "
-                "there and refuses to place it otherwise.",
-                "在 ZeRO-3 下把 `{given}` 传给了 from_pretrained：此时 transformers 要把模型切分到所有 rank，会拒绝另行"
-                "放置。",
+                "there and refuses to place it otherwise."
             ).format(given=", ".join(one.text for one in where if one is not None)),
             certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
             cure=_CURE,
             spans=(*(one.span() for one in where if one is not None), stage_span(run), version),
-            fixes=self.fix(Text("Drop {names}", "去掉 {names}").format(names=", ".join(names)), *edits, safe=known)
+            fixes=self.fix(translated("Drop {names}").format(names=", ".join(names)), *edits, safe=known)
             if len(edits) == len(names)
             else None,
-            confirm=()
-            if known
-            else (
-                Text(
-                    "TrainingArguments exist by then, and this call is made",
-                    "此时 TrainingArguments 已经创建，且会执行此调用",
-                ),
-            ),
+            confirm=() if known else (translated("TrainingArguments exist by then, and this call is made"),),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -81,11 +66,9 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             if "device_map" not in message and "low_cpu_mem_usage" not in message:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "ZeRO-3 partitions every parameter over the {world} ranks while the model is built; placing whole "
-                    "layers by device_map contradicts that. transformers: {message}",
-                    "ZeRO-3 在构建模型时就把每个参数切分到 {world} 个 rank；按 device_map 放置整层与之矛盾。"
-                    "transformers 的原话：{message}",
+                    "layers by device_map contradicts that. transformers: {message}"
                 ).format(world=record.world_size, message=shorten(message)),
                 cure=_CURE,
                 spans=failure_places(failed.failure),
@@ -97,12 +80,10 @@ class Zero3LowCpuMemDeviceMap(Hazard):
         if evidence := first_match(log, _REFUSED, "ValueError"):
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "from_pretrained was given device_map or low_cpu_mem_usage (by the script, or by a loader such as "
                     "Unsloth's or a QLoRA recipe), while ZeRO-3 partitions every parameter over the ranks as it is "
-                    "made.",
-                    "from_pretrained 收到了 device_map 或 low_cpu_mem_usage（来自脚本，或来自 Unsloth、QLoRA 等加载器）"
-                    "，而 ZeRO-3 在参数建立时就把它们切分到所有 rank。",
+                    "made."
                 ),
                 cure=_CURE,
             )

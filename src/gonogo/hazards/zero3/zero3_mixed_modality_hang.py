@@ -7,19 +7,26 @@ from gonogo.evidence.log.stall import STALL_WORDS, stall_of
 from gonogo.evidence.rehearsal.rank_divergence import names_in_call, rank_divergence
 from gonogo.hazards.facts.all_ranks import same_way
 from gonogo.hazards.facts.zero_files import in_module, name_of, names_self, stage_span, tests_the_stage, text_of
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, Pattern, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    Pattern,
+    RehearsalRecord,
+    Run,
+    Script,
+    translated,
+)
 from gonogo.hazards.zero3._dummy_input import run_on_zeros
 
 _CURE = (
-    Text(
+    translated(
         "Run the tower on every rank in every step: give batches without an image a small dummy one and add its output "
-        "times zero",
-        "让每个 rank 每一步都运行该塔：给没有图片的 batch 加一张很小的假图片，把其输出乘以零后加上",
+        "times zero"
     ),
-    Text(
-        "Or batches of one kind at a time on all ranks (group_by_modality_length), or ZeRO-2",
-        "或让所有 rank 同时使用同类 batch（group_by_modality_length），或使用 ZeRO-2",
-    ),
+    translated("Or batches of one kind at a time on all ranks (group_by_modality_length), or ZeRO-2"),
 )
 _TOWERS = ("vision", "visual", "image", "audio", "video", "speech", "encode_images")
 _SIZES = ("shape", "size", "numel", "any", "sum", "len")
@@ -28,10 +35,9 @@ _SIZES = ("shape", "size", "numel", "any", "sum", "len")
 _TOWER = Pattern(
     r"(?i)vision|visual|image|pixel|picture|video|audio|speech|whisper|tower|projector|resampler|\bvit\b|multi_modal"
 )
-_REHEARSED = Text(
+_REHEARSED = translated(
     "ZeRO-3 gathers a tower's weights when it is run, and a rank whose batch has nothing for it (no image, no audio) "
-    "does not run it.",
-    "ZeRO-3 在运行某个塔时才聚合其权重，而 batch 中没有相应数据（没有图片或音频）的 rank 不会运行它。",
+    "does not run it."
 )
 
 
@@ -76,20 +82,18 @@ class Zero3MixedModalityHang(Hazard):
             if test is None or _called_otherwise(script, node, function):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "`{call}` runs only for some batches: a rank whose batch brings nothing for self.{tower} does not "
-                    "call it, and the ranks that do wait for its share of the weights.",
-                    "`{call}` 只对部分 batch 执行：batch 中没有相应数据的 rank 不会调用 self.{tower}，而调用它的 rank "
-                    "会一直等待权重分片。",
+                    "call it, and the ranks that do wait for its share of the weights."
                 ).format(call=text_of(script, node, 50), tower=tower.attr),
                 certainty=Certainty.POSSIBLE,
                 cure=_CURE,
                 spans=(
                     script.place(node).span(),
-                    script.place(test).span(Text("decided by the batch", "由 batch 决定")),
+                    script.place(test).span(translated("decided by the batch")),
                     stage_span(run),
                 ),
-                confirm=Text("Some batches have no images (audio, video)", "部分 batch 没有图片（音频、视频）"),
+                confirm=translated("Some batches have no images (audio, video)"),
             )
 
     log_words = STALL_WORDS
@@ -105,19 +109,14 @@ class Zero3MixedModalityHang(Hazard):
         shown = named and (cache is not None or stall.diverged)
         yield self.log_finding(
             stall.evidence,
-            Text(
+            translated(
                 "The ranks wait in ZeRO-3's gathering of parameters. If a rank's batch has no image (video, audio) "
-                "it does not call that tower, and the ranks that do call it wait for its share.",
-                "各 rank 停在 ZeRO-3 的参数聚合中。batch 中没有图片（视频、音频）的 rank 不调用对应的塔，调用了的 rank "
-                "则一直等待它的那一份。",
+                "it does not call that tower, and the ranks that do call it wait for its share."
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
             also=tuple(one for one in (named, cache) if isinstance(one, LineMatch)),
-            confirm=Text(
-                "With text-only or image-only data the run continues; so it does under ZeRO-2",
-                "只用纯文本或只用图文数据时能继续训练；换成 ZeRO-2 也能",
-            ),
+            confirm=translated("With text-only or image-only data the run continues; so it does under ZeRO-2"),
         )
 
 

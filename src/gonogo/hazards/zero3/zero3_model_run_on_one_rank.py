@@ -15,17 +15,21 @@ from gonogo.hazards.facts.zero_files import (
     tests_the_stage,
     text_of,
 )
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Severity, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    RehearsalRecord,
+    Run,
+    Script,
+    Severity,
+    translated,
+)
 
-_CURE = (
-    Text(
-        "Run it on all ranks (generate with synced_gpus=True), and let rank 0 alone show the result",
-        "在所有 rank 上运行（generate 加 synced_gpus=True），只让 rank 0 展示结果",
-    ),
-)
-_REHEARSED = Text(
-    "Each layer gathers its weights from all ranks when it is run.", "每一层运行时都要从所有 rank 聚合权重。"
-)
+_CURE = (translated("Run it on all ranks (generate with synced_gpus=True), and let rank 0 alone show the result"),)
+_REHEARSED = translated("Each layer gathers its weights from all ranks when it is run.")
 
 
 class Zero3ModelRunOnOneRank(Hazard):
@@ -57,18 +61,16 @@ class Zero3ModelRunOnOneRank(Hazard):
             if test is None:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` runs on one rank only; each of its layers gathers its weights from all ranks, which "
-                    "never join in: the run hangs here.",
-                    "`{code}` 只在一个 rank 上运行；它的每一层都要从所有 rank 聚合权重，而其他 rank 不会加入：运行会在"
-                    "此挂起。",
+                    "never join in: the run hangs here."
                 ).format(code=text_of(script, node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_optional(script, node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=_CURE,
                 spans=(
                     script.place(node).span(),
-                    script.place(test).span(Text("only one rank gets here", "只有一个 rank 会到这里")),
+                    script.place(test).span(translated("only one rank gets here")),
                     stage_span(run),
                 ),
             )

@@ -19,17 +19,15 @@ from gonogo.hazards.rule import (
     Pattern,
     RehearsalRecord,
     Run,
-    Text,
+    translated,
 )
 
 _CURE = (
-    Text(
+    translated(
         "deepspeed.utils.set_z3_leaf_modules(model, [TheSparseMoeBlock]) before training (Accelerate: "
-        "deepspeed_moe_layer_cls_names; newer LLaMA-Factory and ms-swift set it themselves)",
-        "训练前调用 deepspeed.utils.set_z3_leaf_modules(model, [该模型的 SparseMoeBlock])（Accelerate："
-        "deepspeed_moe_layer_cls_names；较新的 LLaMA-Factory 与 ms-swift 会自动设置）",
+        "deepspeed_moe_layer_cls_names; newer LLaMA-Factory and ms-swift set it themselves)"
     ),
-    Text("Or ZeRO-2, with offload if memory is short", "或使用 ZeRO-2，显存不足时加上卸载"),
+    translated("Or ZeRO-2, with offload if memory is short"),
 )
 _VARIABLE = "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES"
 # Newer DeepSpeed treats these models' blocks as leaves by itself (zero/leaf_module_config.py).
@@ -39,9 +37,8 @@ _LEAVES_BY_DEFAULT = ("mixtral", "qwen2_moe", "qwen3_moe")
 _IN_ONE_STEP = 100_000
 """More gathers than the forward and backward of any model make: a run that counts so many has long trained."""
 _EXPERT = Pattern(r"(?i)expert|\bmoe\b")
-_REHEARSED = Text(
-    "ZeRO-3 gathers each expert by itself, and a rank none of whose tokens go to an expert does not call it.",
-    "ZeRO-3 逐个聚合专家的权重，而没有 token 路由到某专家的 rank 不会调用它。",
+_REHEARSED = translated(
+    "ZeRO-3 gathers each expert by itself, and a rank none of whose tokens go to an expert does not call it."
 )
 
 
@@ -82,22 +79,18 @@ class Zero3MoeHang(Hazard):
             return
         named = run.arguments.model.span()
         yield self.finding(
-            Text(
+            translated(
                 "{model} routes tokens to experts, which ZeRO-3 gathers one by one: ranks that choose different "
-                "experts deadlock. No leaf modules are set.",
-                "{model} 把 token 路由到专家，而 ZeRO-3 逐个聚合专家：选择不同专家的 rank 会形成死锁。没有设置 "
-                "leaf module。",
+                "experts deadlock. No leaf modules are set."
             ).format(model=model.name),
             certainty=Certainty.LIKELY if older and model.config is not None else Certainty.POSSIBLE,
             cure=_CURE,
             spans=(
                 named or stage_span(run),
                 stage_span(run) if named else None,
-                run.environment.field("transformers").span(
-                    Text("runs only the experts that were chosen", "只运行被选中的专家")
-                ),
+                run.environment.field("transformers").span(translated("runs only the experts that were chosen")),
             ),
-            confirm=Text("The model's code skips experts without tokens", "模型代码会跳过没有 token 的专家"),
+            confirm=translated("The model's code skips experts without tokens"),
         )
 
     log_words = STALL_WORDS
@@ -110,19 +103,14 @@ class Zero3MoeHang(Hazard):
             return
         yield self.log_finding(
             stall.evidence,
-            Text(
+            translated(
                 "The ranks wait in ZeRO-3's gathering of parameters. In a mixture of experts each rank gathers only "
-                "the experts that its own tokens reach, so the ranks ask for different ones.",
-                "各 rank 停在 ZeRO-3 的参数聚合中。混合专家模型里，每个 rank 只聚合自己的 token 用到的专家，因此各 "
-                "rank 请求的参数不同。",
+                "the experts that its own tokens reach, so the ranks ask for different ones."
             ),
             cure=_CURE,
             certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,
             also=tuple(one for one in (experts, stall.trace_cache if experts else None) if isinstance(one, LineMatch)),
-            confirm=Text(
-                "The model has experts, and the run continues under ZeRO-2",
-                "模型含有专家层，且换成 ZeRO-2 后能继续训练",
-            ),
+            confirm=translated("The model has experts, and the run continues under ZeRO-2"),
         )
 
 

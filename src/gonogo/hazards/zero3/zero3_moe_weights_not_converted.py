@@ -3,7 +3,7 @@ from gonogo.evidence.rehearsal.failures import failed_ranks, failure_places, inn
 from gonogo.hazards.facts.drawn_weights import abbreviated_names, lost_in_conversion, named_instead, report_of_drawn
 from gonogo.hazards.facts.installed import describe_package, span_of, version_fix
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, RehearsalRecord, Run, Text
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Pattern, RehearsalRecord, Run, translated
 from gonogo.hazards.zero3._partitioned import zero3
 
 _RAISES = ">=5.1,<5.2"
@@ -13,17 +13,13 @@ _MENDED = ">=5.2"
 _FAILED = Pattern(r"Failed to apply weight conversion for '([\w.]+)'")
 _UNPACKED = Pattern(r"not enough values to unpack \(expected 2, got 1\)")
 _LOADING = "transformers/integrations/deepspeed.py"
-_CAUSE = Text(
+_CAUSE = translated(
     "transformers 5.1 can't join the weights of the experts under ZeRO-3: it takes the result for a pair. The "
-    "checkpoint is right.",
-    "transformers 5.1 无法在 ZeRO-3 下合并专家的权重：它把结果当作二元组。checkpoint 本身没有问题。",
+    "checkpoint is right."
 )
 _CURE = (
-    Text(
-        'pip install "transformers>=5.2", or 4.57 (with leaf modules set for the experts)',
-        '执行 pip install "transformers>=5.2"，或使用 4.57（并为专家设置 leaf module）',
-    ),
-    Text("Or ZeRO-2, whose loading is another", "或使用 ZeRO-2，其加载方式不同"),
+    translated('pip install "transformers>=5.2", or 4.57 (with leaf modules set for the experts)'),
+    translated("Or ZeRO-2, whose loading is another"),
 )
 
 
@@ -37,18 +33,12 @@ class Zero3MoeWeightsNotConverted(Hazard):
             return
         raises = environment.within("transformers", _RAISES) is True
         yield self.finding(
-            Text(
-                "{transformers} {then} when {model}, a mixture of experts, is loaded under ZeRO-3.",
-                "在 ZeRO-3 下加载混合专家模型 {model} 时，{transformers} {then}。",
-            ).format(
+            translated("{transformers} {then} when {model}, a mixture of experts, is loaded under ZeRO-3.").format(
                 transformers=describe_package(environment, "transformers"),
                 model=model.name,
-                then=Text("fails to join the weights of the experts", "合并专家权重时会失败")
+                then=translated("fails to join the weights of the experts")
                 if raises
-                else Text(
-                    "leaves all weights but the experts' at random values, and raises nothing",
-                    "会让专家以外的所有权重保持随机值，且没有报错",
-                ),
+                else translated("leaves all weights but the experts' at random values, and raises nothing"),
             ),
             certainty=Certainty.LIKELY if model.config is not None else Certainty.POSSIBLE,
             cure=_CURE,
@@ -68,11 +58,9 @@ class Zero3MoeWeightsNotConverted(Hazard):
         ]
         for rank, lost in losing[:1]:
             yield self.finding(
-                Text(
+                translated(
                     "transformers {version} gives {model} no values for {count} weights that {source} holds ({names}): "
-                    "under ZeRO-3 it loses all but the experts', and nothing is raised.",
-                    "{source} 中存有 {count} 个权重，transformers {version} 却没有把它们的值交给 {model}（{names}）："
-                    "ZeRO-3 下它会丢失专家以外的一切，且没有报错。",
+                    "under ZeRO-3 it loses all but the experts', and nothing is raised."
                 ).format(
                     version=rank.versions["transformers"],
                     model=lost.model,
@@ -109,16 +97,13 @@ class Zero3MoeWeightsNotConverted(Hazard):
         if lost and named_instead(log, rows) is None:
             yield self.log_finding(
                 report,
-                Text(
+                translated(
                     "transformers 5.0 lost weights of a mixture of experts while it joined the experts' under ZeRO-3: "
-                    "what the report calls MISSING is randomly initialized, though the checkpoint holds it.",
-                    "transformers 5.0 在 ZeRO-3 下合并专家权重时丢失了混合专家模型的权重：报告中标为 MISSING 的部分是随"
-                    "机生成的，尽管 checkpoint 中有它们。",
+                    "what the report calls MISSING is randomly initialized, though the checkpoint holds it."
                 ),
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
-                confirm=Text(
-                    "pip show transformers prints 5.0.0, and the first loss is near ln(vocabulary size)",
-                    "pip show transformers 显示 5.0.0，且第一个 loss 约为 ln(词表大小)",
+                confirm=translated(
+                    "pip show transformers prints 5.0.0, and the first loss is near ln(vocabulary size)"
                 ),
             )

@@ -13,19 +13,14 @@ from gonogo.hazards.rule import (
     Pattern,
     RehearsalRecord,
     Run,
-    Text,
+    translated,
 )
 
 _CURE = (
-    Text(
-        'Install a DeepSpeed without the bug: pip install "deepspeed>=0.14.3" (or ==0.14.0)',
-        '安装没有该缺陷的 DeepSpeed：pip install "deepspeed>=0.14.3"（或 ==0.14.0）',
-    ),
-    Text(
+    translated('Install a DeepSpeed without the bug: pip install "deepspeed>=0.14.3" (or ==0.14.0)'),
+    translated(
         "If the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU memory allows it, or "
-        "set gradient_clipping (Trainer: max_grad_norm) to 0",
-        "若必须保留该版本：显存允许时从 DeepSpeed JSON 中去掉 offload_optimizer，或把 gradient_clipping（Trainer 的 "
-        "max_grad_norm）设为 0",
+        "set gradient_clipping (Trainer: max_grad_norm) to 0"
     ),
 )
 
@@ -45,31 +40,26 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         sure = limit is not None and (run.launch is not None or bool(run.scripts))
         clip_place = clipping.place or config.raw("gradient_clipping").place
         yield self.finding(
-            Text(
+            translated(
                 "DeepSpeed {version} cannot clip gradients that are offloaded: with offload_optimizer on {device} and "
                 "gradient_clipping {limit} it multiplies gradients in host memory by a clip factor that it left on the "
                 "GPU, and the optimizer step ends with “Expected all tensors to be on the same device”. Only 0.14.1 "
-                "and 0.14.2 do so.",
-                "DeepSpeed {version} 无法裁剪已卸载的梯度：offload_optimizer 为 {device}、gradient_clipping 为 {limit} "
-                "时，它用留在 GPU 上的裁剪系数去乘主机内存中的梯度，优化器更新以 “Expected all tensors to be on the "
-                "same device” 结束。只有 0.14.1 与 0.14.2 如此。",
+                "and 0.14.2 do so."
             ).format(
                 version=version.get(package.specifier.strip()),
                 device=offload.value,
-                limit=Text("set by the run", "由运行时给出") if limit is None else limit,
+                limit=translated("set by the run") if limit is None else limit,
             ),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=_CURE,
             spans=(
-                version.span(Text("0.14.1 and 0.14.2 are faulty", "0.14.1 与 0.14.2 有缺陷"))
+                version.span(translated("0.14.1 and 0.14.2 are faulty"))
                 or (package.place.span() if package.place else None),
-                offload.span(Text("the optimizer is offloaded", "优化器被卸载")),
-                clip_place.span(Text("gradients are clipped", "梯度被裁剪")) if clip_place else None,
+                offload.span(translated("the optimizer is offloaded")),
+                clip_place.span(translated("gradients are clipped")) if clip_place else None,
             ),
-            fixes=self.fix(Text("Pin deepspeed 0.14.4", "固定为 deepspeed 0.14.4"), edit, safe=False)
-            if edit is not None
-            else None,
-            confirm=() if sure else (Text("gradient_clipping is above 0", "gradient_clipping 大于 0"),),
+            fixes=self.fix(translated("Pin deepspeed 0.14.4"), edit, safe=False) if edit is not None else None,
+            confirm=() if sure else (translated("gradient_clipping is above 0"),),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -85,12 +75,10 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
             version = failed.first.versions.get("deepspeed", "?")
             limit = setting(failed.first.deepspeed_config, "gradient_clipping")
             yield self.finding(
-                Text(
+                translated(
                     "DeepSpeed {version} multiplies the offloaded gradients, which are on the CPU, by a clip factor "
                     "that it left on {device} (gradient_clipping: {limit}). The bug is in DeepSpeed, in 0.14.1 and "
-                    "0.14.2; neither the script nor the model puts a tensor on the wrong device.",
-                    "DeepSpeed {version} 用留在 {device} 上的裁剪系数去乘位于 CPU 的已卸载梯度（gradient_clipping: "
-                    "{limit}）。这是 DeepSpeed 0.14.1 与 0.14.2 自身的缺陷，脚本和模型没有放错张量。",
+                    "0.14.2; neither the script nor the model puts a tensor on the wrong device."
                 ).format(
                     version=version,
                     device=next(device for device in mismatch.devices if device != "cpu"),
@@ -98,8 +86,8 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
                 ),
                 cure=_CURE,
                 spans=places(
-                    (clipping, Text("gradient on cpu, factor on the accelerator", "梯度在 CPU，系数在 GPU 上")),
-                    (failure.innermost("user"), Text("reached from here", "由此处进入")),
+                    (clipping, translated("gradient on cpu, factor on the accelerator")),
+                    (failure.innermost("user"), translated("reached from here")),
                 ),
                 ranks=failed.ranks,
             )
@@ -121,20 +109,17 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         version = log.setup.version_texts.get("deepspeed")
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "DeepSpeed{version} multiplies the offloaded gradients, which are on the CPU, by a clip factor that it "
                 "left on the accelerator. The bug is in DeepSpeed, in 0.14.1 and 0.14.2; neither the script nor the "
-                "model puts a tensor on the wrong device.",
-                "DeepSpeed{version} 用留在 GPU 上的裁剪系数去乘位于 CPU 的已卸载梯度。这是 DeepSpeed 0.14.1 与 0.14.2 "
-                "自身的缺陷，脚本和模型没有放错张量。",
+                "model puts a tensor on the wrong device."
             ).format(version=f" {version}" if version else ""),
             cure=_CURE,
             certainty=certainty,
             confirm=(
-                Text("pip show deepspeed prints 0.14.1 or 0.14.2", "pip show deepspeed 显示 0.14.1 或 0.14.2"),
-                Text(
-                    "The traceback's innermost frame is unscale_and_clip_grads in deepspeed/runtime/zero/stage3.py",
-                    "调用栈最内层是 deepspeed/runtime/zero/stage3.py 中的 unscale_and_clip_grads",
+                translated("pip show deepspeed prints 0.14.1 or 0.14.2"),
+                translated(
+                    "The traceback's innermost frame is unscale_and_clip_grads in deepspeed/runtime/zero/stage3.py"
                 ),
             ),
         )

@@ -1,16 +1,13 @@
 from gonogo.evidence.log.context import outside_training, under_zero3
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, translated
 
 _NOT_CUDA = Pattern(r"[Tt]ensors must be CUDA and dense")
 _ZERO = ("deepspeed/runtime/zero", "deepspeed/runtime/engine.py", "deepspeed/runtime/utils.py", "strategies/deepspeed")
 _OTHER = ("GatheredParameters", "partition_parameters.py", "ppo", "nn/parallel/distributed.py")
 _CURE = (
-    Text(
-        'Install another DeepSpeed: pip install "deepspeed!=0.5.5" (0.5.4, or 0.5.6 and later)',
-        '更换 DeepSpeed：pip install "deepspeed!=0.5.5"（0.5.4，或 0.5.6 及以后）',
-    ),
-    Text("Or train without offload_optimizer and offload_param", "或不使用 offload_optimizer 与 offload_param"),
+    translated('Install another DeepSpeed: pip install "deepspeed!=0.5.5" (0.5.4, or 0.5.6 and later)'),
+    translated("Or train without offload_optimizer and offload_param"),
 )
 
 
@@ -27,18 +24,16 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         version = run.environment.field("deepspeed")
         edit = run.environment.replacing_version("deepspeed", "==0.5.6")
         yield self.finding(
-            Text(
+            translated(
                 "DeepSpeed 0.5.5 passes NCCL a tensor of the CPU where ZeRO-3 offloads: the first optimizer step ends "
-                "with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 don't.",
-                "ZeRO-3 卸载时，DeepSpeed 0.5.5 会把 CPU 张量交给 NCCL：第一次优化器更新以 “Tensors must be CUDA and "
-                "dense” 结束。0.5.4 与 0.5.6 没有此问题。",
+                "with “Tensors must be CUDA and dense”. 0.5.4 and 0.5.6 don't."
             ),
             cure=_CURE,
             spans=(
                 version.span() or offload.span(),
-                offload.span(Text("offloaded here", "此处卸载")) if version.span() else None,
+                offload.span(translated("offloaded here")) if version.span() else None,
             ),
-            fixes=self.fix(Text("Pin deepspeed 0.5.6", "固定为 deepspeed 0.5.6"), edit, safe=False) if edit else None,
+            fixes=self.fix(translated("Pin deepspeed 0.5.6"), edit, safe=False) if edit else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -52,18 +47,14 @@ class Zero3OffloadCollectiveCpuTensorRegression(Hazard):
         version = log.setup.version_texts.get("deepspeed")
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "DeepSpeed{version} passes NCCL a tensor that it computed from offloaded "
                 "gradients and left on the CPU. "
-                "The bug is in DeepSpeed, in 0.5.5.",
-                "DeepSpeed{version} 把由已卸载梯度算出、留在 CPU 的张量交给 NCCL。这是 DeepSpeed 0.5.5 的缺陷。",
+                "The bug is in DeepSpeed, in 0.5.5."
             ).format(version=f" {version}" if version else ""),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text(
-                "pip show deepspeed prints 0.5.5, and the config offloads under stage 3",
-                "pip show deepspeed 显示 0.5.5，且配置在 stage 3 下启用卸载",
-            ),
+            confirm=translated("pip show deepspeed prints 0.5.5, and the config offloads under stage 3"),
         )
 
 

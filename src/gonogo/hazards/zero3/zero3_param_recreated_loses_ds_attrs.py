@@ -2,7 +2,7 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_files import in_module, stage_span, text_of
-from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Finding, Findings, Hazard, Pattern, Run, Script, translated
 from gonogo.hazards.zero3._partitioned import cut_at, first_match
 
 _LOST = Pattern(
@@ -40,30 +40,24 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
                 continue
             target = statement.targets[0]
             yield self.finding(
-                Text(
+                translated(
                     "`{target}` becomes a new nn.Parameter {when}: it has none of ZeRO-3's marks (ds_id, ds_status, "
-                    "…), and the next gather fails with “'Parameter' object has no attribute 'ds_…'”.",
-                    "`{target}` {when}变成了新的 nn.Parameter：它没有 ZeRO-3 的标记（ds_id、ds_status……），下一次聚合会"
-                    "报 “'Parameter' object has no attribute 'ds_…'”。",
+                    "…), and the next gather fails with “'Parameter' object has no attribute 'ds_…'”."
                 ).format(
                     target=text_of(script, target),
-                    when=Text("in a forward", "在 forward 中")
-                    if in_forward
-                    else Text("after deepspeed.initialize", "在 deepspeed.initialize 之后"),
+                    when=translated("in a forward") if in_forward else translated("after deepspeed.initialize"),
                 ),
                 certainty=Certainty.LIKELY,
-                cure=Text(
+                cure=translated(
                     "Assign the data in place (weight.data.copy_(...) under GatheredParameters with modifier_rank), or "
-                    "replace layers before deepspeed.initialize",
-                    "原地赋值（在带 modifier_rank 的 GatheredParameters 中 weight.data.copy_(...)），或在 "
-                    "deepspeed.initialize 之前替换层",
+                    "replace layers before deepspeed.initialize"
                 ),
                 spans=(
                     script.place(statement).span(),
-                    built.place.span(Text("the engine is built here", "此处建立引擎")) if built else None,
+                    built.place.span(translated("the engine is built here")) if built else None,
                     stage_span(run),
                 ),
-                confirm=Text("This code runs in the training", "训练中会执行这段代码"),
+                confirm=translated("This code runs in the training"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -94,29 +88,22 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
     def _found(self, evidence: LoggedError | LineMatch, holder: str, attribute: str, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "A {holder} lacks {attribute}, which DeepSpeed sets on every parameter and module it knows: it was "
-                "made, copied or replaced after ZeRO-3 took the model over.",
-                "某个 {holder} 没有 {attribute}，而 DeepSpeed 会在它所知的每个参数与模块上设置该属性：它是在 ZeRO-3 接"
-                "管模型之后新建、复制或替换的。",
+                "made, copied or replaced after ZeRO-3 took the model over."
             ).format(holder=holder, attribute=attribute),
             cure=(
-                Text(
+                translated(
                     "Assign the data in place (weight.data.copy_(...) under GatheredParameters) instead of a new "
-                    "nn.Parameter; Baichuan2: newer modelling file, or no evaluation",
-                    "原地赋值（在 GatheredParameters 中 weight.data.copy_(...)），不要新建 nn.Parameter；Baichuan2：使"
-                    "用较新的模型文件，或不做评估",
+                    "nn.Parameter; Baichuan2: newer modelling file, or no evaluation"
                 ),
-                Text(
+                translated(
                     "Replace, copy or resize layers before deepspeed.initialize; with PEFT's modules_to_save try "
-                    "DeepSpeed 0.16.4",
-                    "在 deepspeed.initialize 之前替换、复制或调整层；使用 PEFT 的 modules_to_save 时可尝试 DeepSpeed "
-                    "0.16.4",
+                    "DeepSpeed 0.16.4"
                 ),
             ),
             certainty=certainty,
-            confirm=Text(
-                "The model's code assigns nn.Parameter(...) in forward, or layers were replaced after initialization",
-                "模型代码在 forward 中赋值 nn.Parameter(...)，或初始化之后替换了层",
+            confirm=translated(
+                "The model's code assigns nn.Parameter(...) in forward, or layers were replaced after initialization"
             ),
         )

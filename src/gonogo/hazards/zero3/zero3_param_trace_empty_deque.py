@@ -1,6 +1,6 @@
 from gonogo.evidence.log.failure_log import FailureLog, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
 from gonogo.hazards.zero3._online import gathering_trainers
 from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
 
@@ -10,11 +10,8 @@ _RECORDING = ("record_parameters", "partitioned_param_coordinator", "__step_id_m
 _RECORDING_NAMED = Pattern(r"record_parameters|__step_id_module_fetched_for|partitioned_param_coordinator")
 _GENERATING = Pattern(r"(?i)\btrl\b|\bGRPO|\bPPO|\bRLOO|\bGKD|deepspeed")
 _CURE = (
-    Text('pip install "trl>=0.29", or "deepspeed>=0.19"', '执行 pip install "trl>=0.29"，或 "deepspeed>=0.19"'),
-    Text(
-        "Until then set ds3_gather_for_generation=False, generate with vLLM, or use ZeRO-2",
-        "在此之前设 ds3_gather_for_generation=False，或用 vLLM 生成，或使用 ZeRO-2",
-    ),
+    translated('pip install "trl>=0.29", or "deepspeed>=0.19"'),
+    translated("Until then set ds3_gather_for_generation=False, generate with vLLM, or use ZeRO-2"),
 )
 
 
@@ -29,19 +26,14 @@ class Zero3ParamTraceEmptyDeque(Hazard):
         for call in gathering_trainers(script, run):
             trl = environment.field("trl")
             yield self.finding(
-                Text(
+                translated(
                     "TRL {trl} takes ZeRO-3's hooks off to generate and puts them back without invalidating the record "
-                    "of the module order: the next training step may end with “pop from an empty deque”.",
-                    "TRL {trl} 为生成取下 ZeRO-3 的钩子，重新挂上时没有作废模块顺序的记录：下一个训练步可能以 “pop "
-                    "from an empty deque” 结束。",
+                    "of the module order: the next training step may end with “pop from an empty deque”."
                 ).format(trl=trl.get("< 0.29")),
                 certainty=Certainty.POSSIBLE,
                 cure=_CURE,
                 spans=(trl.span(), call.script.headline(call.node).span(), stage_span(run)),
-                confirm=Text(
-                    "record_parameters in partitioned_param_coordinator.py fails",
-                    "partitioned_param_coordinator.py 的 record_parameters 报错",
-                ),
+                confirm=translated("record_parameters in partitioned_param_coordinator.py fails"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -60,15 +52,11 @@ class Zero3ParamTraceEmptyDeque(Hazard):
             certainty = Certainty.POSSIBLE
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "ZeRO-3's hooks were taken off for a generation and put back while its record of the module order was "
-                "left as it was; the next forward finds a module that was never fetched.",
-                "生成时移除、随后装回了 ZeRO-3 的钩子，而模块顺序的记录没有作废；下一次前向遇到了从未获取过的模块。",
+                "left as it was; the next forward finds a module that was never fetched."
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text(
-                "The last frame is record_parameters in partitioned_param_coordinator.py",
-                "最后一个调用帧是 partitioned_param_coordinator.py 的 record_parameters",
-            ),
+            confirm=translated("The last frame is record_parameters in partitioned_param_coordinator.py"),
         )

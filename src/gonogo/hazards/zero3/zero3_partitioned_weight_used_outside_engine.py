@@ -2,22 +2,18 @@ import ast
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.hazards.facts.zero_files import TRAINERS, in_module, name_of, stage_span, tests_the_stage
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, translated
 from gonogo.hazards.zero3._empty_uses import Use, empty_uses
 from gonogo.hazards.zero3._loading import handed_to, knows_zero3, model_loads, variable_of
 
 _CURE = (
-    Text(
+    translated(
         "Hand that model to DeepSpeed too: accelerator.prepare(model), or deepspeed.initialize(model=..., "
-        "config=config_without_optimizer)",
-        "把该模型也交给 DeepSpeed：accelerator.prepare(model) 或 deepspeed.initialize(model=..., config=不含优化器的配"
-        "置)",
+        "config=config_without_optimizer)"
     ),
-    Text(
+    translated(
         "Or load it whole, before TrainingArguments / HfDeepSpeedConfig exist, or under accelerate's "
-        "zero3_init_context_manager(enable=False)",
-        "或完整加载它：在 TrainingArguments / HfDeepSpeedConfig 创建之前，或在 accelerate 的 "
-        "zero3_init_context_manager(enable=False) 中",
+        "zero3_init_context_manager(enable=False)"
     ),
 )
 _WRAP = (
@@ -53,20 +49,18 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
             if use is None:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "`{name}` is loaded while ZeRO-3 is on, so its weights are partitioned, and no engine is built for "
-                    "it: where it is called nothing gathers them, and its embedding says “'weight' must be 2-D”.",
-                    "`{name}` 在 ZeRO-3 生效时加载，权重已被切分，却没有为它建立引擎：调用它时没有人聚合权重，其嵌入层"
-                    "会报 “'weight' must be 2-D”。",
+                    "it: where it is called nothing gathers them, and its embedding says “'weight' must be 2-D”."
                 ).format(name=name),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
                 spans=(
-                    call.place.span(Text("loaded under zero.Init", "在 zero.Init 下加载")),
-                    script.place(use).span(Text("called here", "此处调用")),
+                    call.place.span(translated("loaded under zero.Init")),
+                    script.place(use).span(translated("called here")),
                     stage_span(run),
                 ),
-                confirm=Text("No code elsewhere passes it to DeepSpeed", "其他代码没有把它交给 DeepSpeed"),
+                confirm=translated("No code elsewhere passes it to DeepSpeed"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -77,19 +71,16 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                 continue
             yield self.log_finding(
                 use.evidence,
-                Text(
+                translated(
                     "A model was built under zero.Init, so its parameters are empty, and is called without a DeepSpeed "
                     "engine that would gather them: a teacher, reference or reward model, an encoder, or the bare "
-                    "model.",
-                    "某个模型在 zero.Init 下构建，参数是空的，却在没有 DeepSpeed 引擎为其聚合参数的情况下被调用：教师、"
-                    "参考或奖励模型、编码器，或未包装的模型。",
+                    "model."
                 ),
                 cure=_CURE,
                 certainty=certainty,
-                confirm=Text(
+                confirm=translated(
                     "The frames above the error call a model other than the trained one, or the run was started with a "
-                    "distributed launcher",
-                    "报错之上的调用帧调用的不是被训练的模型，或者训练是用分布式启动器启动的",
+                    "distributed launcher"
                 ),
             )
 

@@ -1,6 +1,18 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.zero_files import stage_span
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Finding, Findings, Hazard, Pattern, Run, Script, Span, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    DeepSpeedConfig,
+    Finding,
+    Findings,
+    Hazard,
+    Pattern,
+    Run,
+    Script,
+    Span,
+    Text,
+    translated,
+)
 from gonogo.hazards.zero3._partitioned import cut_at, first_match, zero3
 
 _REFUSED = Pattern(
@@ -29,11 +41,8 @@ _ZERO_FRAMES = (
 
 _PACKED = ("gptq", "awq", "aqlm", "hqq", "bitsandbytes", "bnb")
 _CURE = (
-    Text(
-        "Use ZeRO-2 (or DDP) for QLoRA, or FSDP with bnb_4bit_quant_storage set to the compute dtype",
-        "QLoRA 请用 ZeRO-2（或 DDP），或用 FSDP 并把 bnb_4bit_quant_storage 设为计算 dtype",
-    ),
-    Text("Or train an unquantized checkpoint under ZeRO-3", "或在 ZeRO-3 下训练未量化的 checkpoint"),
+    translated("Use ZeRO-2 (or DDP) for QLoRA, or FSDP with bnb_4bit_quant_storage set to the compute dtype"),
+    translated("Or train an unquantized checkpoint under ZeRO-3"),
 )
 
 
@@ -48,10 +57,9 @@ class Zero3QuantizedModel(Hazard):
         if run.framework == "llamafactory" and bits.number is not None and bits.number != 4:
             yield self._file_finding(
                 run,
-                Text(
-                    "quantization_bit is {bits} under ZeRO-3: LLaMA-Factory takes only 4 there.",
-                    "ZeRO-3 下 quantization_bit 为 {bits}：LLaMA-Factory 此时只接受 4。",
-                ).format(bits=bits.number),
+                translated("quantization_bit is {bits} under ZeRO-3: LLaMA-Factory takes only 4 there.").format(
+                    bits=bits.number
+                ),
                 Certainty.CERTAIN,
                 bits.span(),
             )
@@ -59,14 +67,13 @@ class Zero3QuantizedModel(Hazard):
             refuses = run.framework == "llamafactory"
             yield self._file_finding(
                 run,
-                Text(
+                translated(
                     "{model} holds {method} weights, packed integers beside floating point, which ZeRO-3 can't "
-                    "partition and gather together{refusal}.",
-                    "{model} 的权重经 {method} 量化，打包的整数与浮点并存，ZeRO-3 无法一起切分和聚合{refusal}。",
+                    "partition and gather together{refusal}."
                 ).format(
                     model=run.model.name,
                     method=quantized,
-                    refusal=Text("; LLaMA-Factory refuses it", "；LLaMA-Factory 会拒绝") if refuses else "",
+                    refusal=translated("; LLaMA-Factory refuses it") if refuses else "",
                 ),
                 Certainty.CERTAIN if refuses and run.model.config is not None else Certainty.LIKELY,
                 named.span(),
@@ -84,10 +91,9 @@ class Zero3QuantizedModel(Hazard):
                 continue
             yield self._file_finding(
                 run,
-                Text(
+                translated(
                     "The model is loaded in {bits} bits under ZeRO-3: packed {bits}-bit weights beside floating point "
-                    "can't be partitioned and gathered together.",
-                    "ZeRO-3 下以 {bits} 位加载模型：打包的 {bits} 位权重与浮点参数无法一起切分和聚合。",
+                    "can't be partitioned and gathered together."
                 ).format(bits=bits),
                 Certainty.LIKELY,
                 (call.keyword_place(f"load_in_{bits}bit") or call.place).span(),
@@ -102,10 +108,7 @@ class Zero3QuantizedModel(Hazard):
             confirm=()
             if certainty is Certainty.CERTAIN
             else (
-                Text(
-                    "Only for 4 bits stored in the compute dtype (bnb_4bit_quant_storage) does ZeRO-3 go well",
-                    "只有以计算 dtype 存储的 4 位权重（bnb_4bit_quant_storage）才适用 ZeRO-3",
-                ),
+                translated("Only for 4 bits stored in the compute dtype (bnb_4bit_quant_storage) does ZeRO-3 go well"),
             ),
         )
 
@@ -137,18 +140,14 @@ class Zero3QuantizedModel(Hazard):
     def _found(self, evidence: LoggedError | LineMatch, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            Text(
+            translated(
                 "The model's weights are quantized (bitsandbytes, GPTQ, AWQ or fp8): packed integers of several "
-                "dtypes, which ZeRO-3 can neither partition nor gather together.",
-                "模型权重是量化的（bitsandbytes、GPTQ、AWQ 或 fp8）：多种 dtype 的打包整数，ZeRO-3 无法切分，也无法一起"
-                "聚合。",
+                "dtypes, which ZeRO-3 can neither partition nor gather together."
             ),
             cure=_CURE,
             certainty=certainty,
-            confirm=Text(
+            confirm=translated(
                 "load_in_4bit / load_in_8bit / quantization_bit is set, or the checkpoint's config.json has "
-                "quantization_config",
-                "设置了 load_in_4bit / load_in_8bit / quantization_bit，或 checkpoint 的 config.json 含 "
-                "quantization_config",
+                "quantization_config"
             ),
         )

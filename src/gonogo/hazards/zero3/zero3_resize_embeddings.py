@@ -3,7 +3,7 @@ import ast
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.evidence.script.identifiers import is_main_guard, is_option, last_name
 from gonogo.hazards.facts.zero_files import gathered, stage_span, tests_the_stage
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Severity, Text, translated
 from gonogo.hazards.zero3._empty_uses import RESIZING
 from gonogo.hazards.zero3._loading import knows_zero3
 from gonogo.hazards.zero3._partitioned import first_match, zero3
@@ -19,11 +19,9 @@ _RESIZES = Pattern(r"resize_token_embeddings|resize_embedding")
 # Releases that read the size of a partitioned weight, and the first one after them that does not.
 _FAULTY_RELEASES = ((">=4.32,<4.34", "4.34.0"), (">=4.43,<4.43.3", "4.43.3"))
 _LAYERS = ("get_input_embeddings", "get_output_embeddings")
-_GATHER_CURE = Text(
+_GATHER_CURE = translated(
     "Read and write embeddings inside with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0), and "
-    "sizes from len(tokenizer)",
-    "读写嵌入时放在 with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0) 中，大小取自 "
-    "len(tokenizer)",
+    "sizes from len(tokenizer)"
 )
 
 
@@ -47,18 +45,16 @@ class Zero3ResizeEmbeddings(Hazard):
             if source is None:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` writes into the embedding while ZeRO-3 has it partitioned: the tensor is empty there, "
-                    "nothing is written, and the new tokens keep the rows that resize_token_embeddings gave them.",
-                    "`{code}` 在 ZeRO-3 切分期间写入嵌入：此时该张量为空，什么也没有写入，新 token 保持 "
-                    "resize_token_embeddings 给出的值。",
+                    "nothing is written, and the new tokens keep the rows that resize_token_embeddings gave them."
                 ).format(code=ast.unparse(statement)[:70]),
                 severity=Severity.WARNING if (called := _surely_called(script, statement)) else Severity.NOTE,
                 certainty=Certainty.LIKELY if called else Certainty.POSSIBLE,
                 cure=_GATHER_CURE,
                 spans=(
                     script.place(statement).span(),
-                    script.place(source).span(Text("the partitioned embedding", "被切分的嵌入")),
+                    script.place(source).span(translated("the partitioned embedding")),
                     stage_span(run),
                 ),
             )
@@ -71,22 +67,16 @@ class Zero3ResizeEmbeddings(Hazard):
             if known is False or not (call.node.args or call.node.keywords):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "transformers {version} takes the new sizes from the embedding's weight, which ZeRO-3 has "
-                    "partitioned: it comes out as 0, and the loss fails with “shape '[-1, 0]' is invalid”.",
-                    "transformers {version} 从嵌入权重读取新的大小，而 ZeRO-3 已将其切分：结果为 0，计算损失时报 "
-                    "“shape '[-1, 0]' is invalid”。",
+                    "partitioned: it comes out as 0, and the loss fails with “shape '[-1, 0]' is invalid”."
                 ).format(version=version.get("?")),
                 certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
                 cure=(
                     Text(f"Install transformers {fixed} or later", f"安装 transformers {fixed} 或更新版本"),
                     _GATHER_CURE,
                 ),
-                spans=(
-                    version.span(Text("a release with this fault", "有此缺陷的版本")),
-                    call.place.span(),
-                    stage_span(run),
-                ),
+                spans=(version.span(translated("a release with this fault")), call.place.span(), stage_span(run)),
                 fixes=self.fix(Text(f"Pin transformers {fixed}", f"固定为 transformers {fixed}"), edit, safe=False)
                 if edit
                 else None,
@@ -109,28 +99,19 @@ class Zero3ResizeEmbeddings(Hazard):
         for one, certainty in found:
             yield self.log_finding(
                 one,
-                Text(
+                translated(
                     "Under ZeRO-3 the embedding's weight is partitioned and has shape [0]; resizing took the new size "
-                    "from it, or wrote to it, without gathering it.",
-                    "ZeRO-3 下 embedding 权重已切分，形状为 [0]；调整大小时没有聚合就从它取得新的大小或向它写入。",
+                    "from it, or wrote to it, without gathering it."
                 ),
                 cure=(
-                    Text(
-                        "Upgrade transformers (fixed by PR #26024 and, for 4.43, #32214)",
-                        "升级 transformers（由 PR #26024 修复；4.43 由 #32214 修复）",
-                    ),
-                    Text(
+                    translated("Upgrade transformers (fixed by PR #26024 and, for 4.43, #32214)"),
+                    translated(
                         "In your own code use deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0); "
-                        "or resize once without ZeRO-3 and save",
-                        "自己的代码请使用 deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0)；或在不"
-                        "启用 ZeRO-3 时调整一次并保存",
+                        "or resize once without ZeRO-3 and save"
                     ),
                 ),
                 certainty=certainty,
-                confirm=Text(
-                    "model.config.vocab_size prints 0 after resize_token_embeddings",
-                    "resize_token_embeddings 之后 model.config.vocab_size 打印为 0",
-                ),
+                confirm=translated("model.config.vocab_size prints 0 after resize_token_embeddings"),
             )
 
 

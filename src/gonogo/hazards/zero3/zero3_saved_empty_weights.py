@@ -13,7 +13,7 @@ from gonogo.hazards.facts.zero_files import (
     tests_the_stage,
     text_of,
 )
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text, translated
 from gonogo.hazards.zero3._partitioned import first_match, zero3
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 
@@ -29,10 +29,7 @@ _FILE_CURE = (
         f'设 "{_GATHER}": true，并通过 Trainer、engine.save_16bit_model 或 save_pretrained('
         "..., state_dict=accelerator.get_state_dict(engine)) 在所有 rank 上保存",
     ),
-    Text(
-        "Or engine.save_checkpoint, and rebuild the weights: python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
-        "或用 engine.save_checkpoint 保存，再重建权重：python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
-    ),
+    translated("Or engine.save_checkpoint, and rebuild the weights: python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR"),
 )
 
 
@@ -54,10 +51,9 @@ class Zero3SavedEmptyWeights(Hazard):
             if call.method == "state_dict" and not _is_saved(script, call.node):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` sees only what this rank holds of a model that ZeRO-3 has partitioned: tensors of shape "
-                    "[0] are saved instead of weights.",
-                    "`{code}` 只能看到 ZeRO-3 切分后本 rank 持有的内容：保存的是形状 [0] 的张量，而不是权重。",
+                    "[0] are saved instead of weights."
                 ).format(code=text_of(script, call.node)),
                 certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
                 cure=_FILE_CURE,
@@ -72,16 +68,14 @@ class Zero3SavedEmptyWeights(Hazard):
         evidence, certainty = found
         yield self.log_finding(
             evidence,
-            Text(
+            translated(
                 "The saved file holds ZeRO-3's empty placeholders instead of the weights, which are in the ranks' own "
-                "files.",
-                "保存的文件中是 ZeRO-3 的空占位，而不是权重；真正的权重在各 rank 自己的文件中。",
+                "files."
             ),
             cure=(
-                Text(
+                translated(
                     "Rebuild the weights from the DeepSpeed checkpoint: python zero_to_fp32.py CHECKPOINT_DIR "
-                    "OUTPUT_DIR",
-                    "从 DeepSpeed checkpoint 重建权重：python zero_to_fp32.py CHECKPOINT_DIR OUTPUT_DIR",
+                    "OUTPUT_DIR"
                 ),
                 Text(
                     f'Before the next run set "{_GATHER}": true in the DeepSpeed JSON (accelerate: '
@@ -90,10 +84,7 @@ class Zero3SavedEmptyWeights(Hazard):
                 ),
             ),
             certainty=certainty,
-            confirm=Text(
-                "The saved file is far smaller than the model, and the run that saved it used ZeRO-3",
-                "保存的文件远小于模型，且保存它的训练使用 ZeRO-3",
-            ),
+            confirm=translated("The saved file is far smaller than the model, and the run that saved it used ZeRO-3"),
         )
 
     def _evidence(self, log: FailureLog) -> tuple[LoggedError | LineMatch, Certainty] | None:

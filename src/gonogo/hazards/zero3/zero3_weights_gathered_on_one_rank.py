@@ -6,26 +6,31 @@ from gonogo.finding.divergence import Side
 from gonogo.hazards.facts.all_ranks import outside_of_rank_test
 from gonogo.hazards.facts.rank_tests import lone_statement, on_one_rank
 from gonogo.hazards.facts.zero_files import is_engine, is_optional, stage_span, text_of
-from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, Script, Severity, Text
+from gonogo.hazards.rule import (
+    Certainty,
+    Finding,
+    Findings,
+    Fix,
+    Hazard,
+    RehearsalRecord,
+    Run,
+    Script,
+    Severity,
+    translated,
+)
 
 _GATHERS = (
     *("deepspeed.zero.GatheredParameters", "deepspeed.utils.safe_get_full_fp32_param"),
     *("deepspeed.utils.safe_get_full_grad", "deepspeed.utils.safe_get_full_optimizer_state"),
     *("accelerate.Accelerator.get_state_dict", "accelerate.Accelerator.save_model"),
 )
-_ON_ALL = Text(
-    "Call it on all ranks, and put only the use of what comes back under the test",
-    "在所有 rank 上调用，只把返回值的使用放在条件之下",
-)
+_ON_ALL = translated("Call it on all ranks, and put only the use of what comes back under the test")
 
 
 _SAVES_WEIGHTS = frozenset(
     {"save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict", "save_pretrained", "save_model"}
 )
-_REHEARSED = Text(
-    "ZeRO-3 has partitioned the weights among all ranks; to gather them is a call of all.",
-    "ZeRO-3 把权重切分到了所有 rank；聚合需要所有 rank 一起调用。",
-)
+_REHEARSED = translated("ZeRO-3 has partitioned the weights among all ranks; to gather them is a call of all.")
 
 
 class Zero3WeightsGatheredOnOneRank(Hazard):
@@ -57,20 +62,19 @@ class Zero3WeightsGatheredOnOneRank(Hazard):
             lone = lone_statement(script, call.node)
             edit = script.replacing(lone, script.place(call.node).text) if lone is not None else None
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` is called by one rank only; it gathers the parts of all ranks, which never join in: the "
-                    "run hangs here.",
-                    "`{code}` 只由一个 rank 调用；它要聚合所有 rank 的分片，而其他 rank 不会加入：运行会在此挂起。",
+                    "run hangs here."
                 ).format(code=text_of(script, call.node.func) + "(…)"),
                 certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
                 severity=Severity.ERROR,
                 cure=_ON_ALL,
                 spans=(
                     call.place.span(),
-                    script.place(test).span(Text("only one rank gets here", "只有一个 rank 会到这里")),
+                    script.place(test).span(translated("only one rank gets here")),
                     stage_span(run),
                 ),
-                fixes=self.fix(Text("Call it on all ranks", "在所有 rank 上调用"), edit, safe=False) if edit else None,
+                fixes=self.fix(translated("Call it on all ranks"), edit, safe=False) if edit else None,
             )
 
 

@@ -2,34 +2,25 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.training_arguments import TRAINER_CLASSES
 from gonogo.hazards.facts.launch_facts import visible_gpus
-from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, Text
+from gonogo.hazards.rule import Certainty, Findings, Fix, Hazard, Launch, Pattern, Run, translated
 from gonogo.hazards.zero3._empty_uses import Use, empty_uses
 from gonogo.hazards.zero3._partitioned import first_match, started_singly
 
 _NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
-_CAUSE = Text(
+_CAUSE = translated(
     "ZeRO-3's config made from_pretrained build the model with empty parameters, but the process was not started by a "
-    "distributed launcher, so Trainer wrapped the model in no DeepSpeed engine and nothing gathers them.",
-    "ZeRO-3 配置使 from_pretrained 以空参数构建模型，但进程不是由分布式启动器启动的，Trainer 没有用 DeepSpeed 引擎包装"
-    "模型，参数无人聚合。",
+    "distributed launcher, so Trainer wrapped the model in no DeepSpeed engine and nothing gathers them."
 )
 _CURE = (
-    Text(
+    translated(
         "Start it with a distributed launcher, for one GPU too: deepspeed --num_gpus 1 train.py, torchrun "
-        "--nproc_per_node 1 train.py, or accelerate launch",
-        "用分布式启动器启动，单卡也一样：deepspeed --num_gpus 1 train.py、torchrun --nproc_per_node 1 train.py 或 "
-        "accelerate launch",
+        "--nproc_per_node 1 train.py, or accelerate launch"
     ),
-    Text(
-        "LLaMA-Factory: FORCE_TORCHRUN=1 llamafactory-cli train ...; ms-swift: NPROC_PER_NODE=1 swift sft ...",
-        "LLaMA-Factory 用 FORCE_TORCHRUN=1 llamafactory-cli train ...；ms-swift 用 NPROC_PER_NODE=1 swift sft ...",
-    ),
+    translated("LLaMA-Factory: FORCE_TORCHRUN=1 llamafactory-cli train ...; ms-swift: NPROC_PER_NODE=1 swift sft ..."),
 )
 _CONFIRM = (
-    Text(
-        "The launch line is plain python, swift or llamafactory-cli, and the frames show no "
-        "deepspeed/runtime/engine.py",
-        "启动命令是普通的 python、swift 或 llamafactory-cli，且调用栈中没有 deepspeed/runtime/engine.py",
+    translated(
+        "The launch line is plain python, swift or llamafactory-cli, and the frames show no deepspeed/runtime/engine.py"
     ),
 )
 
@@ -54,7 +45,7 @@ class Zero3WithoutDistributedLauncher(Hazard):
             return  # llamafactory-cli refuses by itself; with several GPUs ms-swift does
         fixes: tuple[Fix, ...] = ()
         if launch.launcher == "swift" and launch.source.writable:
-            title = Text("Set NPROC_PER_NODE=1", "设置 NPROC_PER_NODE=1")
+            title = translated("Set NPROC_PER_NODE=1")
             fixes = (self.fix(title, launch.setting_variable("NPROC_PER_NODE", "1"), safe=False),)
         yield self.finding(
             _CAUSE,

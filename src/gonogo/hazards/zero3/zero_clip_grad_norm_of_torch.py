@@ -12,7 +12,7 @@ from gonogo.hazards.facts.zero_files import (
     tests_the_stage,
     text_of,
 )
-from gonogo.hazards.rule import Call, Certainty, Field, Findings, Fix, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Call, Certainty, Field, Findings, Fix, Hazard, Run, Script, Severity, Text, translated
 
 
 class ZeroClipGradNormOfTorch(Hazard):
@@ -33,16 +33,15 @@ class ZeroClipGradNormOfTorch(Hazard):
             clipping = run.config.get("gradient_clipping")
             limit = _limit(call)
             yield self.finding(
-                Text(
-                    "`{code}` clips nothing: ZeRO-{stage} has taken the gradients out of p.grad by then. {instead}",
-                    "`{code}` 不会裁剪任何梯度：此时 ZeRO-{stage} 已把梯度移出 p.grad。{instead}",
+                translated(
+                    "`{code}` clips nothing: ZeRO-{stage} has taken the gradients out of p.grad by then. {instead}"
                 ).format(code=text_of(script, call.node), stage=stage, instead=_instead(clipping)),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
                 cure=_cure(clipping, limit),
                 spans=(
                     call.place.span(),
-                    clipping.span(Text("this clips", "真正起作用的裁剪")) if clipping.number else stage_span(run),
+                    clipping.span(translated("this clips")) if clipping.number else stage_span(run),
                 ),
                 fixes=self._fixes(script, run, call, limit),
             )
@@ -57,11 +56,11 @@ class ZeroClipGradNormOfTorch(Hazard):
             return ()
         clipping = config.get("gradient_clipping")
         if clipping.number:
-            return (self.fix(Text("Drop the call", "去掉该调用"), drop),)
+            return (self.fix(translated("Drop the call"), drop),)
         if limit is None or clipping.unknown:
             return ()
         edit = edit_of(lambda: config.inserting("gradient_clipping", value=limit))
-        title = Text("Let DeepSpeed clip at {limit}", "由 DeepSpeed 以 {limit} 裁剪").format(limit=limit)
+        title = translated("Let DeepSpeed clip at {limit}").format(limit=limit)
         return (self.fix(title, drop, edit, safe=False),) if edit is not None else ()
 
 
@@ -80,22 +79,18 @@ def _instead(clipping: Field) -> Text:
             f"起作用的是配置中的 gradient_clipping（{clipping.value}）。",
         )
     if clipping.unknown:
-        return Text("Only the config's gradient_clipping does.", "只有配置中的 gradient_clipping 起作用。")
-    return Text(
-        "The config sets no gradient_clipping, so nothing does.", "配置中没有 gradient_clipping，因此没有任何裁剪。"
-    )
+        return translated("Only the config's gradient_clipping does.")
+    return translated("The config sets no gradient_clipping, so nothing does.")
 
 
 def _cure(clipping: Field, limit: float | None) -> Text:
     """Where the config clips the call can go; where it does not, it takes over the call's limit."""
     if not clipping.number:
-        return Text(
-            'Set "gradient_clipping": {limit} in the DeepSpeed config, and drop the call',
-            '在 DeepSpeed 配置中设置 "gradient_clipping": {limit}，并去掉该调用',
-        ).format(limit=1.0 if limit is None else limit)
+        return translated('Set "gradient_clipping": {limit} in the DeepSpeed config, and drop the call').format(
+            limit=1.0 if limit is None else limit
+        )
     if limit in (None, clipping.number):
-        return Text("Drop the call", "去掉该调用")
-    return Text(
-        'Drop the call; if {limit} is the limit you want, set "gradient_clipping": {limit} in the DeepSpeed config',
-        '去掉该调用；若需要以 {limit} 为上限，在 DeepSpeed 配置中设置 "gradient_clipping": {limit}',
+        return translated("Drop the call")
+    return translated(
+        'Drop the call; if {limit} is the limit you want, set "gradient_clipping": {limit} in the DeepSpeed config'
     ).format(limit=limit)

@@ -10,7 +10,7 @@ from gonogo.hazards.facts.zero_files import (
     tests_the_stage,
     text_of,
 )
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Run, Script, Severity, translated
 
 
 class ZeroGradientReadFromParameter(Hazard):
@@ -37,20 +37,18 @@ class ZeroGradientReadFromParameter(Hazard):
                 continue
             seen.add(loop.lineno)
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` is empty for every parameter: ZeRO-{stage} has moved the gradients into its own buffers "
-                    "during the backward.",
-                    "对每个参数，`{code}` 都是空值：ZeRO-{stage} 在反向时已把梯度移入自己的缓冲区。",
+                    "during the backward."
                 ).format(code=text_of(script, node), stage=run.zero_stage),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
-                cure=Text(
-                    "Use deepspeed.utils.safe_get_full_grad(p) on all ranks, or engine.get_global_grad_norm()",
-                    "在所有 rank 上使用 deepspeed.utils.safe_get_full_grad(p)，或 engine.get_global_grad_norm()",
+                cure=translated(
+                    "Use deepspeed.utils.safe_get_full_grad(p) on all ranks, or engine.get_global_grad_norm()"
                 ),
                 spans=(
                     script.place(node).span(),
-                    script.place(loop).span(Text("the engine's parameters", "引擎的参数")),
+                    script.place(loop).span(translated("the engine's parameters")),
                     stage_span(run),
                 ),
             )

@@ -1,14 +1,11 @@
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.rehearsal.failures import failed_ranks, places, setting
 from gonogo.hazards.facts.zero_files import stage_span, tests_the_stage
-from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Run, Script, translated
 
 _CURE = (
-    Text(
-        "Build the model without deepspeed.zero.Init, or pass enabled=(stage == 3)",
-        "构建模型时不用 deepspeed.zero.Init，或传入 enabled=(stage == 3)",
-    ),
-    Text('Or train with "stage": 3', '或以 "stage": 3 训练'),
+    translated("Build the model without deepspeed.zero.Init, or pass enabled=(stage == 3)"),
+    translated('Or train with "stage": 3'),
 )
 _PARTITIONS = "initialize_gradient_partitioning_data_structures"
 
@@ -22,15 +19,14 @@ class ZeroInitBelowStage3(Hazard):
             if not call.keyword("enabled").absent or tests_the_stage(script, call.node):
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "The model is built under deepspeed.zero.Init, which leaves its parameters empty, and the engine "
-                    "of ZeRO-{stage} never gathers them.",
-                    "模型在 deepspeed.zero.Init 下构建，参数为空，而 ZeRO-{stage} 的引擎永远不会聚合它们。",
+                    "of ZeRO-{stage} never gathers them."
                 ).format(stage=run.zero_stage),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
                 spans=(call.place.span(), stage_span(run)),
-                confirm=Text("This model is the one that is trained", "训练的就是这个模型"),
+                confirm=translated("This model is the one that is trained"),
             )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -42,13 +38,12 @@ class ZeroInitBelowStage3(Hazard):
             if stage not in (0, 1, 2) or empty is None:
                 continue
             yield self.finding(
-                Text(
+                translated(
                     "{parameter} is empty: the model was built under deepspeed.zero.Init, and the engine of "
-                    "ZeRO-{stage} does not gather parameters.",
-                    "{parameter} 为空：模型在 deepspeed.zero.Init 下构建，而 ZeRO-{stage} 的引擎不聚合参数。",
+                    "ZeRO-{stage} does not gather parameters."
                 ).format(parameter=empty.parameter, stage=stage),
                 cure=_CURE,
-                spans=places((failure.innermost("user"), Text("reached from here", "由此处进入"))),
+                spans=places((failure.innermost("user"), translated("reached from here"))),
                 ranks=failed.ranks,
             )
 
@@ -61,12 +56,11 @@ class ZeroInitBelowStage3(Hazard):
                 continue
             yield self.log_finding(
                 error,
-                Text(
+                translated(
                     "ZeRO-1 or ZeRO-2 finds parameters without elements: the model was built under "
-                    "deepspeed.zero.Init, which is ZeRO-3's alone.",
-                    "ZeRO-1 或 ZeRO-2 发现参数没有元素：模型在 deepspeed.zero.Init 下构建，而它只用于 ZeRO-3。",
+                    "deepspeed.zero.Init, which is ZeRO-3's alone."
                 ),
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
-                confirm=Text("The model is built inside zero.Init", "模型在 zero.Init 中构建"),
+                confirm=translated("The model is built inside zero.Init"),
             )

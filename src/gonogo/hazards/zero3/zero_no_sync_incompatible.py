@@ -2,20 +2,14 @@ from gonogo.evidence.field import whole_number
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
 from gonogo.hazards.facts.how_it_trains import with_trainer
 from gonogo.hazards.facts.zero_files import is_engine, stage_span, text_of
-from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Findings, Hazard, Pattern, Run, Script, translated
 from gonogo.hazards.zero3._partitioned import first_match
 
 _REFUSED = Pattern(r"no_sync(?:\(\))? context manager is incompatible|assert not self\.zero_optimization_partition_")
-_REFUSES = Text("refuses no_sync under ZeRO-2/3", "在 ZeRO-2/3 下拒绝 no_sync")
-_ENTERS = Text("enters no_sync between accumulated micro-batches", "在累积的 micro-batch 之间进入 no_sync")
-_UPGRADE = Text(
-    'Upgrade: transformers>=4.48 and accelerate>=1.9; or pip install "deepspeed<0.16"',
-    '升级：transformers>=4.48 与 accelerate>=1.9；或 pip install "deepspeed<0.16"',
-)
-_UPGRADE_ACCELERATE = Text(
-    'Or pip install "accelerate>=1.9", which does not enter it under ZeRO-2/3',
-    '或执行 pip install "accelerate>=1.9"：它在 ZeRO-2/3 下不会进入 no_sync',
-)
+_REFUSES = translated("refuses no_sync under ZeRO-2/3")
+_ENTERS = translated("enters no_sync between accumulated micro-batches")
+_UPGRADE = translated('Upgrade: transformers>=4.48 and accelerate>=1.9; or pip install "deepspeed<0.16"')
+_UPGRADE_ACCELERATE = translated('Or pip install "accelerate>=1.9", which does not enter it under ZeRO-2/3')
 _NO_SYNC_CALLERS = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transformers/trainer.py")
 
 
@@ -42,11 +36,9 @@ class ZeroNoSyncIncompatible(Hazard):
         deepspeed = environment.field("deepspeed")
         given = run.arguments.get("gradient_accumulation_steps")
         yield self.finding(
-            Text(
+            translated(
                 "ZeRO-{stage} with {steps} accumulated micro-batches: {name} {version} enters no_sync between them, "
-                "which DeepSpeed {deepspeed} (any since 0.16) refuses where ZeRO partitions gradients.",
-                "ZeRO-{stage} 且梯度累积 {steps} 步：{name} {version} 会在其间进入 no_sync，而 DeepSpeed {deepspeed}（"
-                "自 0.16 起）在切分梯度时拒绝它。",
+                "which DeepSpeed {deepspeed} (any since 0.16) refuses where ZeRO partitions gradients."
             ).format(
                 stage=config.zero_stage,
                 steps=steps,
@@ -55,16 +47,14 @@ class ZeroNoSyncIncompatible(Hazard):
                 deepspeed=deepspeed.get(">=0.16"),
             ),
             certainty=Certainty.CERTAIN if name == "transformers" else Certainty.LIKELY,
-            cure=(_UPGRADE, Text("Or set gradient_accumulation_steps to 1", "或把 gradient_accumulation_steps 设为 1")),
+            cure=(_UPGRADE, translated("Or set gradient_accumulation_steps to 1")),
             spans=(
                 enters.span(_ENTERS) or stage_span(run),
                 deepspeed.span(_REFUSES),
                 stage_span(run) if enters.span() else None,
-                given.span(Text("{steps} steps are accumulated", "累积 {steps} 步").format(steps=steps)),
+                given.span(translated("{steps} steps are accumulated").format(steps=steps)),
             ),
-            confirm=()
-            if name == "transformers"
-            else (Text("The Trainer accumulates through accelerate", "Trainer 通过 accelerate 做梯度累积"),),
+            confirm=() if name == "transformers" else (translated("The Trainer accumulates through accelerate"),),
         )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -86,10 +76,9 @@ class ZeroNoSyncIncompatible(Hazard):
                 if call.method == "accumulate" and _accumulates(run) is not True:
                     continue
             yield self.finding(
-                Text(
+                translated(
                     "`{code}` enters no_sync under ZeRO-{stage}, which DeepSpeed{version} refuses where ZeRO "
-                    "partitions the gradients.",
-                    "`{code}` 在 ZeRO-{stage} 下进入 no_sync，而 DeepSpeed{version} 在切分梯度时拒绝它。",
+                    "partitions the gradients."
                 ).format(
                     code=text_of(script, call.node, 60),
                     stage=stage,
@@ -97,14 +86,11 @@ class ZeroNoSyncIncompatible(Hazard):
                 ),
                 certainty=Certainty.CERTAIN if refuses and of_engine else Certainty.LIKELY,
                 cure=(
-                    Text(
-                        "Drop it: the engine accumulates by itself, by gradient_accumulation_steps of its JSON",
-                        "去掉它：引擎会按 JSON 中的 gradient_accumulation_steps 自行累积",
-                    ),
+                    translated("Drop it: the engine accumulates by itself, by gradient_accumulation_steps of its JSON"),
                     *(() if of_engine else (_UPGRADE_ACCELERATE,)),
                 ),
                 spans=(call.place.span(), stage_span(run), deepspeed.span(_REFUSES)),
-                confirm=() if refuses else (Text("DeepSpeed is 0.16 or later", "DeepSpeed 为 0.16 或以上"),),
+                confirm=() if refuses else (translated("DeepSpeed is 0.16 or later"),),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -116,19 +102,15 @@ class ZeroNoSyncIncompatible(Hazard):
         if evidence is not None:
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "transformers, accelerate or the training loop enters no_sync between accumulated micro-batches; "
-                    "DeepSpeed since 0.16.0 refuses that where ZeRO partitions the gradients (stages 2 and 3).",
-                    "transformers、accelerate 或训练循环在累积的 micro-batch 之间进入 no_sync；DeepSpeed 自 0.16.0 起在"
-                    "切分梯度的 ZeRO（2 与 3）下拒绝这样做。",
+                    "DeepSpeed since 0.16.0 refuses that where ZeRO partitions the gradients (stages 2 and 3)."
                 ),
                 cure=(
                     _UPGRADE,
-                    Text(
+                    translated(
                         "In your own loop drop no_sync / accelerator.accumulate(model), or set "
-                        "gradient_accumulation_steps to 1",
-                        "自写循环请去掉 no_sync / accelerator.accumulate(model)，或把 gradient_accumulation_steps 设为 "
-                        "1",
+                        "gradient_accumulation_steps to 1"
                     ),
                 ),
                 certainty=certainty,

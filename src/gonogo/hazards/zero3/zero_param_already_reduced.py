@@ -1,5 +1,5 @@
 from gonogo.evidence.log.failure_log import FailureLog, LineMatch, LoggedError
-from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, Text
+from gonogo.hazards.rule import Certainty, Findings, Hazard, Pattern, Run, Script, translated
 from gonogo.hazards.zero3._checkpointing import recomputed_twice
 from gonogo.hazards.zero3._partitioned import cut_at, first_match
 
@@ -9,11 +9,10 @@ _TWICE = Pattern(
 )
 
 _CURE = (
-    Text(
-        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing for what is called twice',
-        '设 gradient_checkpointing_kwargs={"use_reentrant": False}，或对被调用两次的部分关闭梯度检查点',
+    translated(
+        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing for what is called twice'
     ),
-    Text("Or call it once, on the concatenated inputs", "或把输入拼接后只调用一次"),
+    translated("Or call it once, on the concatenated inputs"),
 )
 
 
@@ -33,10 +32,9 @@ class ZeroParamAlreadyReduced(Hazard):
         if evidence is not None:
             yield self.log_finding(
                 evidence,
-                Text(
+                translated(
                     "A gradient's hook fired twice in one backward: reentrant gradient checkpointing around a module "
-                    "that is called twice in the step, or that shares its weights.",
-                    "一次反向中同一梯度的钩子触发了两次：可重入的梯度检查点包住了一步中被调用两次或共享权重的模块。",
+                    "that is called twice in the step, or that shares its weights."
                 ),
                 cure=_CURE,
                 certainty=certainty,

@@ -8,7 +8,7 @@ from functools import cache
 
 from gonogo.evidence.library import is_library
 from gonogo.evidence.log.failure_log import FailureLog
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.log_answer import SimilarThread
 from gonogo.hazards.index import hazard_of
 from gonogo.judge.similar.cases import index_of_cases
@@ -94,6 +94,6 @@ def _to_similar_thread(thread: IssueThread, likeness: float) -> SimilarThread:
     if hazard is not None and settled is None:
         settled = hazard.title
     elif hazard is not None and settled is not None and not thread.title:
-        settled = Text("{title}: {shows}", "{title}：{shows}").format(title=hazard.title, shows=settled)
+        settled = translated("{title}: {shows}").format(title=hazard.title, shows=settled)
     name = hazard.name if hazard is not None else ""
     return SimilarThread(thread.address, thread.title, settled, name, round(likeness, 2))

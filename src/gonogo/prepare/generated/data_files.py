@@ -14,13 +14,10 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_NO_PYARROW = Text(
-    "{path} is a Parquet file, and generating one needs pyarrow: pip install pyarrow",
-    "{path} 是 Parquet 文件，生成它需要 pyarrow：pip install pyarrow",
-)
+_NO_PYARROW = translated("{path} is a Parquet file, and generating one needs pyarrow: pip install pyarrow")
 
 
 def data_file(path: str, rows: Sequence[dict[str, Any]], separator: str = "") -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gonogo.evidence.paths import is_folder
 from gonogo.evidence.published.models import PublishedModel, published_model
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.generated.model_folder import model_files
 from gonogo.prepare.packages.places import cache_folder
@@ -28,10 +28,9 @@ def folder_of_published(name: str) -> Path | None:
 def source_of(name: str) -> Text:
     """What a report says of a model that was taken from the table."""
     model = published_model(name)
-    return Text(
-        "{name} is not on this machine: its published config was used instead, from {source}",
-        "{name} 不在本机：以其公开的配置代替，来自 {source}",
-    ).format(name=name, source=model.source if model is not None else "?")
+    return translated("{name} is not on this machine: its published config was used instead, from {source}").format(
+        name=name, source=model.source if model is not None else "?"
+    )
 
 
 def _write_folder(model: PublishedModel) -> Path:
@@ -54,9 +53,8 @@ def _write_folder(model: PublishedModel) -> Path:
                     raise
     except OSError as error:
         raise UserError(
-            Text(
-                "{path}: can't be written ({why}): point XDG_CACHE_HOME to a writable folder",
-                "{path}：无法写入（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
-            ).format(path=str(place), why=error.strerror or str(error))
+            translated("{path}: can't be written ({why}): point XDG_CACHE_HOME to a writable folder").format(
+                path=str(place), why=error.strerror or str(error)
+            )
         ) from None
     return place

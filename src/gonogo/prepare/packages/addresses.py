@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.prepare.packages.building import BuildFailed, Built, built
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.sources import NoSource, archive_at, download, repository_at, shown
@@ -23,15 +23,11 @@ from gonogo.prepare.packages.sources import NoSource, archive_at, download, repo
 _WHEEL = re.compile(r"([\w.]+)-([\w.!+%]+)(?:-\d\w*)?-[\w.]+-[\w.]+-[\w.]+\.whl")
 _ARCHIVE = re.compile(r"\.(?:tar\.gz|tgz|tar\.bz2|tar\.xz|zip)$|/(?:archive|zipball|tarball)/")
 
-MISSING = Text(
+MISSING = translated(
     "not installed in this environment; whatever imports it can't be judged ({why}). --with {name} "
-    "installs the package of that name from the index instead",
-    "不在此环境中，用到它的代码无法判断（{why}）。可用 --with {name} 改用软件包索引中的同名包",
+    "installs the package of that name from the index instead"
 )
-NOT_KNOWN_TO_BE_IT = Text(
-    "rehearsed with the installed {name} {version}, which may not be from that address",
-    "使用已安装的 {name} {version} 排练，无法确认它来自该地址",
-)
+NOT_KNOWN_TO_BE_IT = translated("rehearsed with the installed {name} {version}, which may not be from that address")
 
 
 def what_is_missing(name: str, address: str) -> Text:

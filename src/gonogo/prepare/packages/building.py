@@ -32,7 +32,7 @@ from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.trees import remove_tree
 from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.confinement.world import World
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.prepare.packages.installed import installed_version
 from gonogo.prepare.packages.names import WITH_PKG_RESOURCES
 from gonogo.prepare.packages.places import Say, cache_folder
@@ -290,11 +290,7 @@ class _Build:
                 if seconds > _STEP_TIMEOUT:
                     raise BuildFailed(f"its build had not ended after {_STEP_TIMEOUT:.0f} s")
                 if seconds > _SAY_AFTER:
-                    self._say(
-                        Text("{what} ({seconds:.0f} s)", "{what}（{seconds:.0f} 秒）").format(
-                            what=self._what, seconds=seconds
-                        )
-                    )
+                    self._say(translated("{what} ({seconds:.0f} s)").format(what=self._what, seconds=seconds))
         finally:
             if process.poll() is None:
                 process.kill()

@@ -22,7 +22,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.building import BuildFailed, built
 from gonogo.prepare.packages.index import releases_of
@@ -113,10 +113,9 @@ def _install(cache: Path, name: str, specifier: SpecifierSet, say: Say, *, uncon
         filling = Path(tempfile.mkdtemp(prefix=".filling-", dir=cache))
     except OSError as error:
         raise UserError(
-            Text(
-                "can't write to the cache {path} ({why}): point XDG_CACHE_HOME to a writable folder",
-                "缓存目录 {path} 无法写入（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
-            ).format(path=cache, why=error.strerror)
+            translated("can't write to the cache {path} ({why}): point XDG_CACHE_HOME to a writable folder").format(
+                path=cache, why=error.strerror
+            )
         ) from None
     try:
         try:
@@ -151,7 +150,7 @@ def _build(
     """
     if name in NEEDS_A_WHEEL:
         raise refused
-    what = Text("looking for the sources of {name}", "正在查找 {name} 的源码").format(name=name)
+    what = translated("looking for the sources of {name}").format(name=name)
     with tempfile.TemporaryDirectory(prefix="gonogo-sources-") as folder:
         try:
             source = release_of(name, str(specifier), None, Path(folder) / "source", what, say)
@@ -184,10 +183,9 @@ def _run_pip(shown: str, what: str, target: Path, say: Say) -> None:
                     raise PackageNotInstallable(f"pip had not ended after {_INSTALL_TIMEOUT:.0f} s", ())
                 if seconds > _SAY_AFTER:
                     say(
-                        Text(
-                            "installing {what} into gonogo's cache ({seconds:.0f} s)",
-                            "正在把 {what} 安装到 gonogo 的缓存（{seconds:.0f} 秒）",
-                        ).format(what=shown, seconds=seconds)
+                        translated("installing {what} into gonogo's cache ({seconds:.0f} s)").format(
+                            what=shown, seconds=seconds
+                        )
                     )
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(0.1)

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from gonogo.evidence.prepared import FOLDER, OF
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.words import size
 from gonogo.prepare.packages.places import state_folder
@@ -47,29 +47,23 @@ class Intended:
     notes: tuple[Text, ...] = ()
 
 
-_HEAD = Text(
+_HEAD = translated(
     "{file} requires packages that are not installed: {count} would be installed{size} into gonogo's own "
-    "folder {folder}",
-    "{file} 要求的软件包本机没有：将安装 {count} 个{size}，放在 gonogo 自己的目录 {folder}",
+    "folder {folder}"
 )
-_SIZE = Text(" ({size} to download at most)", "（最多需下载 {size}）")
-_PACKAGES_FROM_HOST = Text("  from {host}: {names}", "  来自 {host}：{names}")
-_THIS_MACHINE = Text("local files", "本机文件")
-_BUILT = Text("  built from source on this machine, confined: {names}", "  在本机受限环境中构建：{names}")
-_TORCH = Text(
-    "  and torch (a CPU build, or that of this Python) with its dependencies", "  以及 CPU 版或本机的 torch 及其依赖"
-)
-_QUESTION = Text("Install these packages ({count})? [Y/n] ", "安装这 {count} 个软件包？[Y/n] ")
-_NO_TERMINAL = Text(
+_SIZE = translated(" ({size} to download at most)")
+_PACKAGES_FROM_HOST = translated("  from {host}: {names}")
+_THIS_MACHINE = translated("local files")
+_BUILT = translated("  built from source on this machine, confined: {names}")
+_TORCH = translated("  and torch (a CPU build, or that of this Python) with its dependencies")
+_QUESTION = translated("Install these packages ({count})? [Y/n] ")
+_NO_TERMINAL = translated(
     "{file} requires packages that are not installed ({count}){size}; installing them into gonogo's own "
     "folder {folder} needs confirmation, and there is no terminal to ask: add --yes, or --environment "
-    "none to rehearse with the installed packages",
-    "{file} 要求的 {count} 个软件包{size}本机没有，且无法询问是否安装到 gonogo 自己的目录 {folder}：请加上 --yes，"
-    "或用 --environment none 以已安装的软件包排练",
+    "none to rehearse with the installed packages"
 )
-_DECLINED = Text(
-    "the packages that {file} requires were not installed: --environment none rehearses with the installed packages",
-    "没有安装 {file} 要求的软件包：用 --environment none 可按已安装的软件包排练",
+_DECLINED = translated(
+    "the packages that {file} requires were not installed: --environment none rehearses with the installed packages"
 )
 
 

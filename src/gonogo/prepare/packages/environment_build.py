@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 import gonogo
 from gonogo.confinement.trees import remove_tree
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.addresses import MISSING, fetch, what_is_missing
 from gonogo.prepare.packages.building import TO_BUILD_WITH
@@ -54,9 +54,8 @@ OF_GONOGO = ("msgspec", "safetensors")
 
 Consent = Callable[[Intended], None]
 """Told what is about to be installed; raises where the user does not agree."""
-_NOT_FOLLOWED = Text(
-    "ignored: {line} (packages are installed only from the indexes in your own pip and uv configuration)",
-    "已忽略：{line}（软件包只从你自己的 pip 和 uv 配置的索引安装）",
+_NOT_FOLLOWED = translated(
+    "ignored: {line} (packages are installed only from the indexes in your own pip and uv configuration)"
 )
 _CUDA_ALONE = (
     *("flash-attn", "apex", "xformers", "torchvision", "torchaudio", "deepspeed-kernels", "pytorch-triton"),
@@ -109,7 +108,7 @@ def make_environment(
     unconfined: bool,
 ) -> None:
     """Make the environment under another name, then give it its own: it is there whole or not at all."""
-    what = Text("creating the environment of {file}", "正在创建 {file} 的环境").format(file=file.name)
+    what = translated("creating the environment of {file}").format(file=file.name)
     filling = Path(tempfile.mkdtemp(prefix=".filling-", dir=folder.parent))
     try:
         say(what)
@@ -162,9 +161,7 @@ def make_environment(
         os.rename(venv, folder)
     except UvFailed as error:
         raise UserError(
-            Text("can't create the environment of {file}: {why}", "无法创建 {file} 的环境：{why}").format(
-                file=file, why=error.reason
-            )
+            translated("can't create the environment of {file}: {why}").format(file=file, why=error.reason)
         ) from None
     finally:
         remove_tree(filling)

@@ -31,7 +31,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from gonogo.evidence.prepared import FOLDER
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.addresses import MISSING, NOT_KNOWN_TO_BE_IT, installed_from, what_is_missing
 from gonogo.prepare.packages.environment_build import Consent, Requested, make_environment, not_followed
@@ -101,9 +101,8 @@ def build_full_environment(
         _drop_oldest(folder)
     except OSError as error:
         raise UserError(
-            Text(
-                "can't create the environment of {file} in {path} ({why}): point XDG_CACHE_HOME to a writable folder",
-                "无法在 {path} 中创建 {file} 的环境（{why}）：请用 XDG_CACHE_HOME 指向可写的目录",
+            translated(
+                "can't create the environment of {file} in {path} ({why}): point XDG_CACHE_HOME to a writable folder"
             ).format(file=file, path=folder.parent, why=error.strerror or error)
         ) from None
     return _overlay(made, kept, asked, file, wanted, given=as_of is not None)
@@ -169,9 +168,7 @@ def _day(text: str) -> str:
         return date.fromisoformat(text).isoformat()
     except ValueError:
         raise UserError(
-            Text(
-                "--as-of {value}: write a date, for example 2023-11-02", "--as-of {value}：请写日期，例如 2023-11-02"
-            ).format(value=text)
+            translated("--as-of {value}: write a date, for example 2023-11-02").format(value=text)
         ) from None
 
 
@@ -185,9 +182,7 @@ def _resolve_request(
         made.differing.append(
             (
                 Text(f"Python {wanted.python}", f"Python {wanted.python}"),
-                Text("rehearsed with {here}, which has a torch build", "使用 {here} 排练，它有可用的 torch").format(
-                    here=python
-                ),
+                translated("rehearsed with {here}, which has a torch build").format(here=python),
             )
         )
     listed = dict.fromkeys((*wanted.specifiers, *wanted.without_version, *pins))
@@ -260,10 +255,9 @@ def _alone(folder: Path, say: Say) -> Iterator[None]:
                 break
             except BlockingIOError:
                 say(
-                    Text(
-                        "another gonogo process is creating this environment ({seconds:.0f} s)",
-                        "另一个 gonogo 正在创建该环境（{seconds:.0f} 秒）",
-                    ).format(seconds=time.monotonic() - started)
+                    translated("another gonogo process is creating this environment ({seconds:.0f} s)").format(
+                        seconds=time.monotonic() - started
+                    )
                 )
                 time.sleep(0.2)
         yield
@@ -303,26 +297,24 @@ def _report(
             made.differ(name, "", _BUILT_FOR_CUDA)
     for name, why in kept["refused"].items():
         specifier = next((line for line in asked.requirements if Requirement(line).name == name), name)[len(name) :]
-        how = Text("could not be installed: {why}", "无法安装：{why}").format(why=why)
+        how = translated("could not be installed: {why}").format(why=why)
         if name in versions:
             other = _OTHER.format(name=name, version=versions[name])
-            how = Text("{other}; it {how}", "{other}；它{how}").format(other=other, how=how)
+            how = translated("{other}; it {how}").format(other=other, how=how)
         made.differ(name, specifier, how)
     for name, (address, why) in kept["missing"].items():
         made.names_differing.append(name)
         made.differing.append((what_is_missing(name, address), MISSING.format(why=why, name=name)))
     of_day = Text("", "")
     if asked.as_of is not None:
-        of_day = Text(", with releases as of {day}", "，版本以 {day} 为准").format(day=asked.as_of)
+        of_day = translated(", with releases as of {day}").format(day=asked.as_of)
     if asked.as_of is not None and not given:
-        of_day = Text(
-            "{of_day} (the repository's last commit; change it with --as-of DATE)",
-            "{of_day}（仓库的最后一次提交；可用 --as-of DATE 另行指定）",
-        ).format(of_day=of_day)
-    of_file = Text("rehearsed in the environment of {file}{of_day}", "在 {file} 的环境中排练{of_day}")
-    of_project = Text(
-        "rehearsed with the packages that the project asks for{of_day} (--environment none: with the installed)",
-        "使用项目要求的软件包排练{of_day}（--environment none：使用已安装的）",
+        of_day = translated("{of_day} (the repository's last commit; change it with --as-of DATE)").format(
+            of_day=of_day
+        )
+    of_file = translated("rehearsed in the environment of {file}{of_day}")
+    of_project = translated(
+        "rehearsed with the packages that the project asks for{of_day} (--environment none: with the installed)"
     )
     made.notes.append((of_project if file.parent.name == FOLDER else of_file).format(file=file, of_day=of_day))
     if kept["built"]:
@@ -331,12 +323,6 @@ def _report(
     made.notes += not_followed(wanted)
 
 
-_OTHER = Text("rehearsed with {name} {version}", "使用 {name} {version} 排练")
-_WITHOUT_OPERATORS = Text(
-    "rehearsed with {name} {version} without its compiled ops, which need CUDA libraries",
-    "使用 {name} {version} 排练，不含需要 CUDA 库的编译算子",
-)
-_BUILT_FOR_CUDA = Text(
-    "built for CUDA: not installed; replaced by gonogo's stand-in if there is one",
-    "针对 CUDA 编译：未安装；若 gonogo 有替代实现则使用替代实现",
-)
+_OTHER = translated("rehearsed with {name} {version}")
+_WITHOUT_OPERATORS = translated("rehearsed with {name} {version} without its compiled ops, which need CUDA libraries")
+_BUILT_FOR_CUDA = translated("built for CUDA: not installed; replaced by gonogo's stand-in if there is one")

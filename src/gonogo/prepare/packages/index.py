@@ -8,7 +8,7 @@ import subprocess
 
 from packaging.version import InvalidVersion, Version
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.installers import FOLDER, pip_command, surroundings
 
@@ -59,8 +59,7 @@ def releases_in(listing: str) -> list[Version]:
 
 def _not_listed(name: str, why: str) -> UserError:
     return UserError(
-        Text(
-            "pip finds no releases of {name} for this Python ({why}): check the name and pip's settings",
-            "pip 没有列出适用于当前 Python 的 {name} 版本（{why}）：请检查包名和 pip 的配置",
-        ).format(name=name, why=why)
+        translated("pip finds no releases of {name} for this Python ({why}): check the name and pip's settings").format(
+            name=name, why=why
+        )
     )

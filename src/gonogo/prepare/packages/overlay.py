@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.cache import PackageNotInstallable, folder_with, requirements_in, version_in, was_built
 from gonogo.prepare.packages.compatible_release import fitting_release, misfits
@@ -21,10 +21,7 @@ from gonogo.prepare.packages.names import PYTHON_ALONE, STACK, can_overlay, need
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.requested import requested_by_options
 
-BUILT_HERE = Text(
-    "no wheel available, built from source on this machine, confined: {names}",
-    "没有 wheel，在本机受限环境中构建：{names}",
-)
+BUILT_HERE = translated("no wheel available, built from source on this machine, confined: {names}")
 
 
 @dataclass(frozen=True)
@@ -107,12 +104,10 @@ class _OverlayBuilder:
     def _conflict(self, owner: str, requirement: Requirement, have: Version) -> None:
         self._skipped.append(
             (
-                Text(
-                    "{owner} {version}: its requirement {requirement}", "{owner} {version} 的依赖 {requirement}"
-                ).format(owner=owner, version=self._versions.get(owner, ""), requirement=requirement),
-                Text("rehearsed with {name} {have}", "使用 {name} {have} 排练").format(
-                    name=requirement.name, have=have
+                translated("{owner} {version}: its requirement {requirement}").format(
+                    owner=owner, version=self._versions.get(owner, ""), requirement=requirement
                 ),
+                translated("rehearsed with {name} {have}").format(name=requirement.name, have=have),
             )
         )
 
@@ -120,7 +115,7 @@ class _OverlayBuilder:
         self._skipped.append(
             (
                 Text(f"{name}{specifier}", f"{name}{specifier}"),
-                Text("could not be installed: {why}", "无法安装：{why}").format(why=why),
+                translated("could not be installed: {why}").format(why=why),
             )
         )
 
@@ -128,15 +123,11 @@ class _OverlayBuilder:
         """Take down a package that can't be laid over."""
         have = installed_version(name)
         why = (
-            Text(
-                "it is not installed here, and can't be overlaid because it is a compiled package",
-                "本机未安装，且因是编译包无法叠加",
-            )
+            translated("it is not installed here, and can't be overlaid because it is a compiled package")
             if have is None
-            else Text(
-                "can't be overlaid; rehearsed with the installed {name} {have}",
-                "无法叠加；使用已安装的 {name} {have} 排练",
-            ).format(name=name, have=have)
+            else translated("can't be overlaid; rehearsed with the installed {name} {have}").format(
+                name=name, have=have
+            )
         )
         self._skipped.append((Text(f"{name}{specifier}", f"{name}{specifier}"), why))
 
@@ -146,7 +137,7 @@ class _OverlayBuilder:
         for name in STACK:
             self._check_installed(name)
         laid = ", ".join(f"{name} {version}" for name, version in self._versions.items())
-        note = Text("installed over this Python's packages: {laid}", "已叠加安装：{laid}").format(laid=laid)
+        note = translated("installed over this Python's packages: {laid}").format(laid=laid)
         built = [f"{name} {self._versions[name]}" for name, folder in self._folders.items() if was_built(folder)]
         notes = [note] if self._versions else []
         notes += [BUILT_HERE.format(names=", ".join(built))] if built else []
@@ -174,13 +165,10 @@ class _OverlayBuilder:
             have = self._versions[canonicalize_name(requirement.name)]
             self._skipped.append(
                 (
-                    Text(
-                        "{name} {version}, which is installed: its requirement {requirement}",
-                        "已安装的 {name} {version} 的依赖 {requirement}",
-                    ).format(name=name, version=version, requirement=requirement),
-                    Text("rehearsed with {other} {have}", "使用 {other} {have} 排练").format(
-                        other=requirement.name, have=have
+                    translated("{name} {version}, which is installed: its requirement {requirement}").format(
+                        name=name, version=version, requirement=requirement
                     ),
+                    translated("rehearsed with {other} {have}").format(other=requirement.name, have=have),
                 )
             )
 
@@ -199,16 +187,11 @@ def _installed_requirements(name: str) -> list[Requirement]:
 def _not_there(name: str, specifier: SpecifierSet, error: PackageNotInstallable) -> UserError:
     if not error.versions:
         return UserError(
-            Text("{what} could not be installed: {why}", "无法安装 {what}：{why}").format(
-                what=f"{name}{specifier}", why=error.why
-            )
+            translated("{what} could not be installed: {why}").format(what=f"{name}{specifier}", why=error.why)
         )
     releases = [version for version in error.versions if not version.is_prerelease] or list(error.versions)
     return UserError(
-        Text(
-            "no {what} for Python {python}: the nearest are {nearest}, the newest is {newest}",
-            "没有适用于 Python {python} 的 {what}：最接近的有 {nearest}，最新的是 {newest}",
-        ).format(
+        translated("no {what} for Python {python}: the nearest are {nearest}, the newest is {newest}").format(
             what=f"{name}{specifier}",
             python=platform.python_version(),
             nearest=", ".join(map(str, _nearest(releases, specifier))),

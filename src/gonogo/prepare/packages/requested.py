@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.reading import read_environment
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.names import PYTHON_ALONE, needs_cuda
 
@@ -50,9 +50,8 @@ def requested_by_options(
                 raise InvalidRequirement(option)
         except InvalidRequirement:
             raise UserError(
-                Text(
-                    "--with {option}: write NAME==VERSION, for example deepspeed==0.14.2, or NAME for any version",
-                    "--with {option}：请写成 NAME==VERSION，例如 deepspeed==0.14.2；任意版本则只写 NAME",
+                translated(
+                    "--with {option}: write NAME==VERSION, for example deepspeed==0.14.2, or NAME for any version"
                 ).format(option=option)
             ) from None
         name = canonicalize_name(requirement.name)

@@ -19,7 +19,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.prepare.packages.installers import settings_of_pip, surroundings
 from gonogo.prepare.packages.places import Say
 from gonogo.prepare.packages.uv import UvFailed, run_uv
@@ -215,7 +215,7 @@ def repository_at(address: str, folder: Path, say: Say) -> PackageSource:
     """
     url, revision, fragment = parsed(address)
     subfolder = _subfolder(fragment)
-    what = Text("fetching {url}", "正在获取 {url}").format(url=shown(url))
+    what = translated("fetching {url}").format(url=shown(url))
     _git(["clone", "--quiet", "--no-checkout", "--", url, str(folder)], folder.parent, say, what)
     wanted = "HEAD"
     if revision:
@@ -298,7 +298,7 @@ def _git(words: list[str], cwd: Path, say: Say, what: Text, longest: float = _CL
                 process.communicate()
                 raise NoSource(f"git had not ended after {longest:.0f} s") from None
             if seconds > 2:
-                say(Text("{what} ({seconds:.0f} s)", "{what}（{seconds:.0f} 秒）").format(what=what, seconds=seconds))
+                say(translated("{what} ({seconds:.0f} s)").format(what=what, seconds=seconds))
     if process.returncode != 0:
         lines = [line.strip() for line in err.splitlines() if line.strip()]
         errors = [line.removeprefix("fatal: ") for line in lines if line.startswith(("fatal:", "error:"))]

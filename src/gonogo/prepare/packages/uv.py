@@ -14,7 +14,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.installers import settings_of_pip, surroundings
 from gonogo.prepare.packages.places import Say
@@ -150,12 +150,7 @@ def _uv() -> str:
     try:
         from uv import find_uv_bin
     except ImportError:
-        raise UserError(
-            Text(
-                "--environment needs uv to create the environment: pip install uv",
-                "--environment 需要用 uv 创建环境：请执行 pip install uv",
-            )
-        ) from None
+        raise UserError(translated("--environment needs uv to create the environment: pip install uv")) from None
     return find_uv_bin()
 
 
@@ -180,11 +175,7 @@ def _wait(process: subprocess.Popen[bytes], descriptor: int, what: Text, say: Sa
             raise UvFailed(f"error: uv had not ended after {_TIMEOUT:.0f} s")
         if seconds > _SAY_AFTER:
             doing = _last_line(descriptor)
-            say(
-                Text("{what}: {doing} ({seconds:.0f} s)", "{what}：{doing}（{seconds:.0f} 秒）").format(
-                    what=what, doing=doing, seconds=seconds
-                )
-            )
+            say(translated("{what}: {doing} ({seconds:.0f} s)").format(what=what, doing=doing, seconds=seconds))
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
 

@@ -20,7 +20,7 @@ from gonogo.confinement.confinement import raise_if_ended
 from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
 from gonogo.confinement.world import World
 from gonogo.evidence.launch.command_words import shortened
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.environment_mismatch import find_project_file, project_not_installed
 from gonogo.rehearse.launch.launch import Surroundings
@@ -80,10 +80,9 @@ def captured(
         )
     except subprocess.TimeoutExpired:
         raise UserError(
-            Text(
-                "parsing `{command}` took longer than {seconds:.0f} s: raise --timeout",
-                "{seconds:.0f} 秒后仍未能解析 `{command}`：请用 --timeout 给出更长的时间",
-            ).format(command=command, seconds=timeout)
+            translated("parsing `{command}` took longer than {seconds:.0f} s: raise --timeout").format(
+                command=command, seconds=timeout
+            )
         ) from None
     raise_if_ended(world)
     written = read_untrusted(answer_path)
@@ -92,9 +91,9 @@ def captured(
     except ValueError:
         last = process.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"status {process.returncode}"]
         raise UserError(
-            Text(
-                "could not parse `{command}` with {python}: {last}", "用 {python} 无法解析 `{command}`：{last}"
-            ).format(command=command, python=python, last=last[0])
+            translated("could not parse `{command}` with {python}: {last}").format(
+                command=command, python=python, last=last[0]
+            )
         ) from None
     if answer.missing:
         project = find_project_file(answer.missing, Path(cwd))
@@ -102,25 +101,20 @@ def captured(
             raise UserError(project_not_installed(answer.missing, project))
         own = answer.missing == launcher.described.package
         raise UserError(
-            Text(
+            translated(
                 "`{command}` needs {package}, which is not installed for {python}: {install} there, or start "
-                "gonogo from an environment that has it",
-                "`{command}` 需要 {package}，但 {python} 中没有：请先在其中{install}，或在装有它的环境中启动 gonogo",
+                "gonogo from an environment that has it"
             ).format(
                 command=command,
                 package=answer.missing,
                 python=python,
                 install=Text(f"pip install {answer.missing}", f"执行 pip install {answer.missing}")
                 if own
-                else Text("install it", "安装"),
+                else translated("install it"),
             )
         )
     if answer.started is None:
-        raise UserError(
-            Text("`{command}` failed to start: {why}", "`{command}` 无法启动：{why}").format(
-                command=command, why=answer.refusal
-            )
-        )
+        raise UserError(translated("`{command}` failed to start: {why}").format(command=command, why=answer.refusal))
     return answer.started
 
 

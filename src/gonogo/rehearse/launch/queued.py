@@ -18,7 +18,7 @@ from gonogo.evidence.launch.jobs.workload import Workload, brought, script_of, u
 from gonogo.evidence.launch.manifest import is_manifest, template_note, workloads
 from gonogo.evidence.paths import is_file
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.request import RehearsalRequest
 
@@ -36,22 +36,17 @@ _NAMES = {
 }
 """What Google's labels and SkyPilot call accelerators that have another name here."""
 _SHOWN = 4
-_NOT_ONE = Text(
+_NOT_ONE = translated(
     "{path}: not exactly one job with a command (PyTorchJob, TrainJob, JobSet, Job, MPIJob, RayJob, Pod, "
-    "or a SkyPilot task): give the command after --",
-    "{path}：其中不是恰好一个带有命令的任务（PyTorchJob、TrainJob、JobSet、Job、MPIJob、RayJob、Pod 或 SkyPilot "
-    "任务）：请把命令写在 -- 之后",
+    "or a SkyPilot task): give the command after --"
 )
-_TO_FILL_IN = Text(
+_TO_FILL_IN = translated(
     "{path}: placeholders still to be filled in: {names}; set them and rehearse the result, for example: "
-    "envsubst < {path} > filled.yaml",
-    "{path}：提交前需要先填写 {names}：请设置它们，再排练填写后的文件，例如 envsubst < {path} > filled.yaml",
+    "envsubst < {path} > filled.yaml"
 )
-_RAY_OF_ONE = Text(
+_RAY_OF_ONE = translated(
     "{path}: a Ray cluster of {nodes} nodes, but only single-node clusters can be rehearsed: use --nodes "
-    "1 with as many GPUs as the program requests, for example --gpus {count}xH100-80G",
-    "{path}：Ray 集群有 {nodes} 个节点，而排练只支持单节点集群：请使用 --nodes 1，并给出程序请求的 GPU 数，"
-    "例如 --gpus {count}xH100-80G",
+    "1 with as many GPUs as the program requests, for example --gpus {count}xH100-80G"
 )
 
 
@@ -88,7 +83,7 @@ def _is_other_yaml(command: list[str]) -> bool:
 def _job_of(path: str, source: SourceFile) -> Workload:
     """The one job of a file; of several the one with accelerators."""
     if (note := template_note(source)) is not None:
-        raise UserError(Text("{path}: {note}", "{path}：{note}").format(path=path, note=note))
+        raise UserError(translated("{path}: {note}").format(path=path, note=note))
     found = [work for work in (workloads(source) if is_manifest(source) else ()) if work.words]
     found = [work for work in found if len(found) == 1 or work.numbers or work.gpus]
     if len(found) != 1 or any(word.text is None for word in found[0].words):

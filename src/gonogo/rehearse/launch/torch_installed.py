@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
 from gonogo.prepare.packages import installed_version
@@ -16,19 +16,16 @@ def check_torch() -> None:
     """Raise UserError where there is no torch to rehearse with, or too old a one. Imports no torch."""
     if importlib.util.find_spec("torch") is None:
         raise UserError(
-            Text(
+            translated(
                 "torch is not installed for {python}, which would run the program: {install}; or install gonogo into "
-                "the environment of your training",
-                "运行程序的 {python} 没有安装 torch：{install}；或把 gonogo 安装到训练所用的环境中",
+                "the environment of your training"
             ).format(python=sys.executable, install=install_hint("rehearse"))
         )
     version = installed_version("torch")
     if version is not None and version < OLDEST_TORCH:
         raise UserError(
-            Text(
+            translated(
                 "torch {version} of {python} is too old for rehearsals: torch {oldest} or newer is required "
-                "(a CPU build is enough), in a separate Python environment if necessary",
-                "{python} 的 torch {version} 过旧，无法排练：需要 torch {oldest} 或更新（CPU 版即可），必要时请单独建一"
-                "个 Python 环境",
+                "(a CPU build is enough), in a separate Python environment if necessary"
             ).format(version=version, python=sys.executable, oldest=OLDEST_TORCH)
         )

@@ -10,7 +10,7 @@ from gonogo.evidence.library import is_library
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
 from gonogo.evidence.rehearsal.record import FailedLookup, Failure, RankRecord, RehearsalRecord
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.ranks import ranks_text
 from gonogo.prepare.environment_mismatch import distribution_of, is_project_module
 from gonogo.prepare.missing_files import NO_PROGRAM, NO_SUCH_FILE, came_with_the_project
@@ -25,30 +25,24 @@ _METADATA = frozenset({".dist-info", ".egg-info"})
 """The folders in which an installed package says what it is: entry_points.txt and others need not be there."""
 _OF_IMPORTS = frozenset({"ModuleNotFoundError", "ImportError"})
 
-_NO_MODULE = Text(
+_NO_MODULE = translated(
     "the program asked for the module {name}, which is not here, and went on without it; the target machine may have "
-    "it: pip install {package} here too, or rehearse with --with {package}",
-    "程序要用模块 {name}，本机没有，于是继续运行；目标机器上可能有：请在本机也 pip install {package}，或用 "
-    "--with {package} 排练",
+    "it: pip install {package} here too, or rehearse with --with {package}"
 )
-_NO_LIBRARY = Text(
+_NO_LIBRARY = translated(
     "the library {name} does not load on this machine, but may on the target machine, with the packages for CUDA: "
-    "rehearse where it is installed",
-    "本机无法加载库 {name}，而目标机器上（装有 CUDA 版软件包）可能可以：请在装有它的机器上排练",
+    "rehearse where it is installed"
 )
-_NO_ADDRESS = Text(
+_NO_ADDRESS = translated(
     "the program asked the network for {name}, which a rehearsal does not use: download what it needs beforehand "
-    "(gonogo prepare -- COMMAND generates what it can)",
-    "程序要通过网络访问 {name}，而排练不使用网络：请提前下载所需内容（gonogo prepare -- 命令 会生成能生成的部分）",
+    "(gonogo prepare -- COMMAND generates what it can)"
 )
-_NO_ADDRESS_AGAIN = Text(
+_NO_ADDRESS_AGAIN = translated(
     "the program asked the network for {name}, and gonogo prepare made nothing for it: download what it needs, and "
-    "give its folder in the command",
-    "程序要通过网络访问 {name}，而 gonogo prepare 没有为它生成内容：请下载所需内容，并在命令中给出其目录",
+    "give its folder in the command"
 )
-_OTHER_RANKS = Text(
-    "it reads what all ranks write ({name}), and only {ranks} of {world} were rehearsed: use --ranks all",
-    "它读取所有 rank 写出的内容（{name}），而 {world} 个 rank 中只排练了 {ranks}：请用 --ranks all",
+_OTHER_RANKS = translated(
+    "it reads what all ranks write ({name}), and only {ranks} of {world} were rehearsed: use --ranks all"
 )
 
 

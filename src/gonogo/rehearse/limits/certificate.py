@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gonogo.evidence.rehearsal.failures import REFUSED_CALL, assumption_before, class_of, made_before
 from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.evidence.rehearsal.record import Obligation, RankRecord, RehearsalRecord, Unsupported
-from gonogo.finding import Certainty, Severity, Text
+from gonogo.finding import Certainty, Severity, Text, translated
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
 from gonogo.judge.rehearsal_findings import findings_in_record
@@ -50,48 +50,37 @@ class Broken(NamedTuple):
         return self.named or self.name in needed
 
 
-_RELEASE = Text(
+_RELEASE = translated(
     "the environment is not the declared one: {file} requires {wanted}, and {have} was imported before this failure: "
-    "run gonogo prepare -- COMMAND, or rehearse with --environment {file}",
-    "环境与声明的不一致：{file} 要求 {wanted}，而在此失败之前已导入 {have}：请执行 gonogo prepare -- 命令，或用 "
-    "--environment {file} 排练",
+    "run gonogo prepare -- COMMAND, or rehearse with --environment {file}"
 )
-_RELEASE_AGAIN = Text(
+_RELEASE_AGAIN = translated(
     "the environment is not the declared one: {file} requires {wanted}, in place of which {have} was installed here "
-    "and imported before this failure: rehearse in the run's own environment, with --environment none",
-    "环境与声明的不一致：{file} 要求 {wanted}，而此处安装并在失败之前导入的是 {have}：请在运行自身的环境中用 "
-    "--environment none 排练",
+    "and imported before this failure: rehearse in the run's own environment, with --environment none"
 )
-_REPLACED = Text(
+_REPLACED = translated(
     "the environment is not the declared one: {name} was replaced or left out here (see below), and the program had "
-    "asked for it before this failure: rehearse in the run's own environment, with --environment none",
-    "环境与声明的不一致：{name} 在此处被替换或未安装（见下文），而程序在失败之前用到了它：请在运行自身的环境中用 "
-    "--environment none 排练",
+    "asked for it before this failure: rehearse in the run's own environment, with --environment none"
 )
-_PYTHON = Text(
+_PYTHON = translated(
     "{file} requires Python {wanted}, and this is Python {have}: make an environment with such a Python "
-    "(uv venv --python VERSION), install the run's packages and gonogo there, and rehearse with --environment none",
-    "{file} 要求 Python {wanted}，而此处为 Python {have}：请用符合要求的 Python 创建环境（uv venv --python 版本），"
-    "在其中安装运行的软件包和 gonogo，并用 --environment none 排练",
+    "(uv venv --python VERSION), install the run's packages and gonogo there, and rehearse with --environment none"
 )
-_MADE = Text(
+_MADE = translated(
     "{names}, made by gonogo, takes part in the statement that failed: put the real one in its place (hf download "
-    "NAME, or install the package)",
-    "出错的语句使用了由 gonogo 生成的 {names}：请换成真实的（hf download 名称，或安装该软件包）",
+    "NAME, or install the package)"
 )
 
 _MET = {
-    "packages": Text("same packages as declared", "软件包与声明一致"),
-    "python": Text("same Python", "Python 版本符合要求"),
-    "packages of this Python": Text(
-        "this Python's packages, as no file declares others", "使用当前 Python 的软件包（没有文件另行声明）"
-    ),
-    "python of this machine": Text("this Python, as no file asks for another", "使用当前 Python（没有文件另行要求）"),
-    "missing": Text("nothing missing", "没有缺失的内容"),
-    "made": Text("no made data, no stand-in before it", "此前没有生成的数据，也没有替代实现"),
-    "assumed": Text("no assumed value", "不取决于假设的值"),
-    "ranks": Text("no other rank's part missing", "不缺其他 rank 的部分"),
-    "confinement": Text("nothing refused", "没有被拒绝的操作"),
+    "packages": translated("same packages as declared"),
+    "python": translated("same Python"),
+    "packages of this Python": translated("this Python's packages, as no file declares others"),
+    "python of this machine": translated("this Python, as no file asks for another"),
+    "missing": translated("nothing missing"),
+    "made": translated("no made data, no stand-in before it"),
+    "assumed": translated("no assumed value"),
+    "ranks": translated("no other rank's part missing"),
+    "confinement": translated("nothing refused"),
 }
 _ORDER = ("python", "packages", "made", "missing", "assumed", "ranks", "confinement")
 
@@ -128,7 +117,7 @@ def certificate_line(certificate: Sequence[Obligation]) -> Text | None:
     if not certificate or not all(one.met for one in certificate if one.needed):
         return None
     met = [one for one in certificate if one.met]
-    return Text("certain: {met}", "确定：{met}").format(
+    return translated("certain: {met}").format(
         met=Text(", ".join(one.shown for one in met), "，".join(one.shown_zh for one in met))
     )
 

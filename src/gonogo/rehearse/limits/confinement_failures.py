@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gonogo.evidence.rehearsal.chain import ChainedException, chain_of
 from gonogo.evidence.rehearsal.record import Confined, Failure, RankRecord
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 _MAX_MESSAGE_LENGTH = 160
 
@@ -32,44 +32,34 @@ _PATH = re.compile(r"['\"](/[^'\"\n]{1,1000}|[^'\"\n]{1,1000}/[^'\"\n]{0,1000})[
 _HIDDEN_FOLDERS = ("/dev/", "/run/", "/var/run/")
 _CONNECTS = re.compile(r"\bconnect(?:_ex)?\(")
 
-_REFUSED_BY_LANDLOCK = Text(
+_REFUSED_BY_LANDLOCK = translated(
     "{what} was denied: this machine confines programs with Landlock, which only allows writing to the "
     "temporary folder and no sockets: enable user namespaces (see gonogo env), or make the program write "
-    "below TMPDIR",
-    "{what} 被拒绝：本机用 Landlock 限制程序，程序只能写入临时目录，不能连接任何 socket，因此无法在此排练："
-    "请启用用户命名空间（gonogo env 会说明方法），或让它写入 TMPDIR",
+    "below TMPDIR"
 )
-_MAY_BE = Text(
+_MAY_BE = translated(
     "programs were confined by Landlock here, and something on the way may have been refused that is allowed on the "
-    "target machine: enable user namespaces (gonogo env says how), or have the launch write below TMPDIR",
-    "此处程序由 Landlock 限制，途中可能有在目标机器上允许的操作被拒绝：请启用用户命名空间（gonogo env 会说明方法），"
-    "或让启动命令写入 TMPDIR",
+    "target machine: enable user namespaces (gonogo env says how), or have the launch write below TMPDIR"
 )
-_OF_THIS_USER = Text(
+_OF_THIS_USER = translated(
     "{what} was denied to the current user on this machine, but may be permitted on the target machine: "
-    "use a path that is writable here, or rehearse as a user with permission",
-    "{what} 在本机对当前用户被拒绝，而目标机器上的用户可能有权限：请给出一个在本机可写的路径，或以有权限的用户排练",
+    "use a path that is writable here, or rehearse as a user with permission"
 )
-_ACROSS_DISKS = Text(
+_ACROSS_DISKS = translated(
     "{what} moves or links a file between folders that are on one file system on the machine, but on "
-    "several inside the confinement: put both in one folder to rehearse",
-    "{what} 在两个目录之间移动或链接文件：它们在机器上属于同一文件系统，而在限制环境中不是。请让两者位于同一目录再排练",
+    "several inside the confinement: put both in one folder to rehearse"
 )
-_OF_ANOTHER_GROUP = Text(
+_OF_ANOTHER_GROUP = translated(
     "{what} is in a folder of another user or group, which is not writable inside a user namespace, but "
-    "may be in the real run: use a path in a folder that belongs to you and your primary group",
-    "{what} 位于其他用户或用户组的目录中，在用户命名空间里无法写入，而真实运行时可能可以：请给出属于你本人及主用户组的"
-    "目录中的路径",
+    "may be in the real run: use a path in a folder that belongs to you and your primary group"
 )
-_NOT_SHOWN = Text(
+_NOT_SHOWN = translated(
     "{what} is a socket or device of this machine, which confined programs can't access; it may exist on "
-    "the target machine: remove it to rehearse the rest",
-    "{what} 是机器上的 socket 或设备，受限制的程序看不到它，而运行所在的机器上可能有：去掉它即可排练其余部分",
+    "the target machine: remove it to rehearse the rest"
 )
-_NO_SERVICE = Text(
+_NO_SERVICE = translated(
     "{what}: confined programs can't reach services of this machine, but the target machine may have "
-    "this one: let the command start it, or remove it",
-    "{what}：受限制的程序无法访问本机上另外运行的服务，而目标机器上可能有：请让命令自行启动该服务，或去掉它",
+    "this one: let the command start it, or remove it"
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gonogo.evidence.rehearsal.failures import REFUSED_CALL, class_of
 from gonogo.evidence.rehearsal.record import Failure, Frame, RankRecord
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 # How Python says that code and what it uses are not of one time.
 _KINDS = re.compile(
@@ -19,9 +19,8 @@ _NOT_IN = re.compile(r"cannot import name '\w+' from '(\w+)")
 _PACKAGE = re.compile(r".*-packages/[^/]+(?=/)")
 _NEAR = 6
 """Innermost frames in which a package's own file makes it the suspect."""
-_DIFFERS_FROM_REQUIRED = Text(
-    "{package} differs from what the environment file requires (see below), which may be the reason",
-    "本机的 {package} 与环境文件的要求不同（见下文），可能就是原因",
+_DIFFERS_FROM_REQUIRED = translated(
+    "{package} differs from what the environment file requires (see below), which may be the reason"
 )
 # Distributions whose module has another name.
 _MODULES = {"pillow": "PIL", "scikit-learn": "sklearn", "opencv-python": "cv2", "pyyaml": "yaml"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.identifiers import last_name, words
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.hazards.facts.rank_tests import of_other_ranks
 from gonogo.rehearse.ranks.rank_options import AUTO, FIRST_AND_LAST
 
@@ -19,14 +19,11 @@ _TELLS = frozenset(
 )
 """Calls by which a rank only tells something."""
 _SIZES = frozenset({"size", "degree", "parallelism"})
-_BY_CODE = Text("the code at {place} is not the same for all ranks", "{place} 处的代码并非所有 rank 都相同")
-_BY_STRATEGY = Text("{option} divides the model among ranks", "{option} 把模型拆分到各 rank")
-_BY_CALLS = Text("the program calls collectives itself ({place})", "程序自己调用集合通信（{place}）")
-_BY_DATA = Text("its data are not only text ({place})", "数据不只是文本（{place}）")
-_NOTE = Text(
-    "ranks 0 and the last were rehearsed together, since {why} (--ranks 0: one alone)",
-    "同时排练了 rank 0 和最后一个 rank，因为{why}（--ranks 0：只排练一个）",
-)
+_BY_CODE = translated("the code at {place} is not the same for all ranks")
+_BY_STRATEGY = translated("{option} divides the model among ranks")
+_BY_CALLS = translated("the program calls collectives itself ({place})")
+_BY_DATA = translated("its data are not only text ({place})")
+_NOTE = translated("ranks 0 and the last were rehearsed together, since {why} (--ranks 0: one alone)")
 
 
 def ranks_for(asked: str, runs: Sequence[Run]) -> tuple[str, Text | None]:

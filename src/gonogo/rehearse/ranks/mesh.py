@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import ResolvedLaunch
 
@@ -51,11 +51,9 @@ def mesh_ranks(launch: ResolvedLaunch) -> set[int]:
     mesh = mesh_of(launch.processes[0].arguments, launch.world_size)
     if mesh is None:
         raise UserError(
-            Text(
+            translated(
                 "--ranks mesh: the command's arguments give no tensor, context, expert or pipeline-parallel size that "
-                "divides {world} processes: name the ranks, or use --ranks sample",
-                "--ranks mesh：命令的参数没有给出能整除 {world} 个进程的张量、上下文、专家或流水并行度：请写明 rank，"
-                "或使用 --ranks sample",
+                "divides {world} processes: name the ranks, or use --ranks sample"
             ).format(world=launch.world_size)
         )
     ranks = {mesh.rank(stage=stage) for stage in {0, min(1, mesh.pipeline - 1), mesh.pipeline - 1}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gonogo.evidence.rehearsal.record import RankRecord
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.rehearse.launch.launch import ResolvedLaunch
 
 SAMPLE = "sample"
@@ -33,14 +33,9 @@ def with_each_shape(ranks: Iterable[int], probed: RankRecord) -> tuple[list[int]
         if shape not in seen:
             seen.add(shape)
             chosen.add(rank)
-    why = Text(
-        "one for each of {count} kind(s) of batches", "以及 {count} 种 batch 各一个"
-    ).format(count=len(seen)) if shapes else Text(
-        "the other ranks' batches could not be read in advance", "无法事先查看其他 rank 的 batch"
-    )  # fmt: skip
+    why = translated(
+        "one for each of {count} kind(s) of batches").format(count=len(seen)) if shapes else translated(
+        "the other ranks' batches could not be read in advance")  # fmt: skip
     listed = ", ".join(str(rank) for rank in sorted(chosen))
-    note = Text(
-        "--ranks sample chose ranks {ranks}: the first, the last, the first of each node; {why}",
-        "--ranks sample 选取了 rank {ranks}：第一个、最后一个、每个节点的第一个；{why}",
-    )
+    note = translated("--ranks sample chose ranks {ranks}: the first, the last, the first of each node; {why}")
     return sorted(chosen), note.format(ranks=listed, why=why)

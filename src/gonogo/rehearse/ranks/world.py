@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gonogo.evidence.environment.hardware import Machine, machine_from, requested_nodes
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import UNSTATED, LaunchedProcess, ResolvedLaunch, Surroundings, is_unstated
 from gonogo.rehearse.ranks.mesh import is_mesh, mesh_ranks
@@ -26,19 +26,16 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
     per_node = launch.processes_per_node
     if is_unstated(per_node):
         raise CountNotSaid(
-            Text(
-                "neither the command nor --gpus says how many GPUs per node has: add --gpus 8x{name}",
-                "命令和 --gpus 都没有说明每个节点有多少 GPU：请加上 --gpus 8x{name}",
-            ).format(name=stated.accelerator.name)
+            translated("neither the command nor --gpus says how many GPUs per node has: add --gpus 8x{name}").format(
+                name=stated.accelerator.name
+            )
         )
     asked = requested_nodes(request.gpus, request.nodes)
     if asked is not None and asked != launch.nodes:
         raise UserError(
-            Text(
+            translated(
                 "the command starts {launched} node(s), but {asked} are requested: change --nodes (--gpus), "
-                "or the command (torchrun --nnodes, accelerate --num_machines, deepspeed --hostfile)",
-                "命令启动 {launched} 个节点，而要求的是 {asked} 个：请修改 --nodes（--gpus）或命令（torchrun --nnodes、"
-                "accelerate --num_machines、deepspeed --hostfile）",
+                "or the command (torchrun --nnodes, accelerate --num_machines, deepspeed --hostfile)"
             ).format(launched=launch.nodes, asked=asked)
         )
     if stated.count == UNSTATED:
@@ -46,11 +43,9 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
         return machine_from(request.gpus, launch.nodes, request.host_memory, count)
     if per_node > stated.count:
         raise UserError(
-            Text(
+            translated(
                 "the command starts {processes} processes per node, but --gpus has {count} GPUs: start "
-                "{count}, or use --gpus {processes}x{name}",
-                "命令在每个节点启动 {processes} 个进程，而 --gpus 只有 {count} 张 GPU：请启动 {count} 个，或"
-                "使用 --gpus {processes}x{name}",
+                "{count}, or use --gpus {processes}x{name}"
             ).format(processes=per_node, count=stated.count, name=stated.accelerator.name)
         )
     return machine_from(request.gpus, launch.nodes, request.host_memory, stated.count)
@@ -90,20 +85,16 @@ def ranks_to_run(asked: str, launch: ResolvedLaunch, machine: Machine, *, may_be
         match = re.fullmatch(r"\s*(\d+)(?:\s*-\s*(\d+))?\s*", part)
         if match is None:
             raise UserError(
-                Text(
-                    "--ranks {asked}: must be auto, like 0 or 0,3, or sample, mesh or all",
-                    "--ranks {asked}：请写成 auto、0、0,3、sample、mesh 或 all",
-                ).format(asked=asked)
+                translated("--ranks {asked}: must be auto, like 0 or 0,3, or sample, mesh or all").format(asked=asked)
             )
         ranks.update(range(int(match[1]), int(match[2] or match[1]) + 1))
         if may_be_more:
             ranks = {rank for rank in ranks if rank < world} or {0}
         if max(ranks, default=0) >= world:
             raise UserError(
-                Text(
-                    "--ranks {asked}: the command starts {world} process(es): ranks 0 to {last}",
-                    "--ranks {asked}：命令启动 {world} 个进程，rank 为 0 到 {last}",
-                ).format(asked=asked, world=world, last=world - 1)
+                translated("--ranks {asked}: the command starts {world} process(es): ranks 0 to {last}").format(
+                    asked=asked, world=world, last=world - 1
+                )
             )
     surroundings = Surroundings.of(machine, None)
     for process in launch.processes:

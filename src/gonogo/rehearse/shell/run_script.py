@@ -21,7 +21,7 @@ from gonogo.confinement.confinement import Confinement, raise_if_ended
 from gonogo.confinement.trees import mirror_folder
 from gonogo.confinement.world import World
 from gonogo.evidence.launch.command_words import SHELLS, shortened
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.launch.launch import Surroundings
 from gonogo.rehearse.shell.interception import Interception, write_stub
@@ -94,10 +94,9 @@ def run_script(
     bash = shutil.which("bash", path=environment.get("PATH", os.defpath)) or shutil.which("bash")
     if bash is None:
         raise UserError(
-            Text(
-                "`{command}` needs bash, which is not on PATH: give the launch command itself",
-                "`{command}` 需要 bash，但 PATH 中没有：请直接给出启动命令",
-            ).format(command=shortened(words))
+            translated("`{command}` needs bash, which is not on PATH: give the launch command itself").format(
+                command=shortened(words)
+            )
         )
     words = _as_bash(words)
     _check_script(words, bash, cwd)
@@ -123,10 +122,9 @@ def run_script(
         failure = interception.failure
         if failure is not None:
             raise UserError(
-                Text(
-                    "`{command}` can't be followed: {failure}; give the launch command itself",
-                    "无法跟踪 `{command}`：{failure}；请直接给出启动命令",
-                ).format(command=shortened(words), failure=failure)
+                translated("`{command}` can't be followed: {failure}; give the launch command itself").format(
+                    command=shortened(words), failure=failure
+                )
             )
         if unreached.has_failed and time.monotonic() < deadline:
             continue
@@ -145,10 +143,9 @@ def _as_bash(words: Sequence[str]) -> list[str]:
     name = os.path.basename(words[0])
     if name in SHELLS and name not in ("bash", "sh", "dash"):
         raise UserError(
-            Text(
-                "{shell} scripts can't be rehearsed, only bash and sh: give the launch command itself",
-                "只能排练 bash 和 sh 脚本，不支持 {shell}：请直接给出启动命令",
-            ).format(shell=name)
+            translated("{shell} scripts can't be rehearsed, only bash and sh: give the launch command itself").format(
+                shell=name
+            )
         )
     return list(words) if name in SHELLS else ["bash", *words]
 
@@ -159,21 +156,15 @@ def _check_script(words: Sequence[str], bash: str, cwd: str) -> None:
         return
     path = os.path.join(cwd, script)
     if not os.path.isfile(path):
-        what = Text("is a directory", "是一个目录") if os.path.isdir(path) else Text("does not exist", "不存在")
+        what = translated("is a directory") if os.path.isdir(path) else translated("does not exist")
         raise UserError(
-            Text("the script {script} {what} (looked for in {cwd})", "脚本 {script} {what}（在 {cwd} 中查找）").format(
-                script=script, what=what, cwd=cwd
-            )
+            translated("the script {script} {what} (looked for in {cwd})").format(script=script, what=what, cwd=cwd)
         )
     parsed = subprocess.run([bash, "-n", path], capture_output=True, cwd=cwd, stdin=subprocess.DEVNULL, check=False)
     if parsed.returncode != 0:
         message = parsed.stderr.decode(errors="replace").strip().splitlines()
         first = message[0].removeprefix(f"{path}: ") if message else f"status {parsed.returncode}"
-        raise UserError(
-            Text("bash can't parse {script}: {message}", "bash 无法解析 {script}：{message}").format(
-                script=script, message=first
-            )
-        )
+        raise UserError(translated("bash can't parse {script}: {message}").format(script=script, message=first))
 
 
 class _Short:
@@ -285,30 +276,26 @@ def _run(
 
 def _started_nothing(words: Sequence[str], run: ScriptRun, timeout: float) -> UserError:
     last = "; ".join(line.strip()[:200] for line in run.output[-2:])
-    said = Text(": {last}", "：{last}").format(last=last) if last else Text("", "")
+    said = translated(": {last}").format(last=last) if last else Text("", "")
     command = shortened(words)
     if run.status == -signal.SIGKILL:
         return UserError(
-            Text(
+            translated(
                 "`{command}` had started no training after {seconds:.0f} s (its output so far{said}): give the launch "
-                "command itself, or a longer --timeout",
-                "`{command}` 在 {seconds:.0f} 秒内没有启动训练（目前的输出{said}）：请直接给出启动命令，或用 --timeout "
-                "给出更长的时间",
+                "command itself, or a longer --timeout"
             ).format(command=command, seconds=timeout, said=said)
         )
     if run.status != 0:
         return UserError(
-            Text(
-                "`{command}` ended with status {status} before it started a training{said}",
-                "`{command}` 在启动训练之前以状态 {status} 退出{said}",
-            ).format(command=command, status=run.status, said=said)
+            translated("`{command}` ended with status {status} before it started a training{said}").format(
+                command=command, status=run.status, said=said
+            )
         )
     others = "; ".join(shortened(words, 80) for words in run.skipped[:4])
-    hint = Text("; it was not run: {others}", "；以下命令未执行：{others}").format(others=others)
+    hint = translated("; it was not run: {others}").format(others=others)
     return UserError(
-        Text(
+        translated(
             "`{command}` ended without starting a training (deepspeed, torchrun, accelerate launch or "
-            "python){said}{hint}",
-            "`{command}` 结束时没有启动任何训练（deepspeed、torchrun、accelerate launch 或 python）{said}{hint}",
+            "python){said}{hint}"
         ).format(command=command, said=said, hint=hint if others else "")
     )

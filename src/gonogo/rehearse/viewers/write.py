@@ -15,7 +15,7 @@ import msgspec
 from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.rehearsal.trace import RankTrace
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.ranks import ranks_text
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.viewer_files import ViewerFiles, refused
@@ -41,9 +41,7 @@ def write_viewer_files(
     missing = [one.plan.rank for one in assignments if one.plan.rank not in traces] if files.needs_events else []
     if not missing:
         return []
-    said = Text(
-        "viewer files are missing {ranks}: the worker was killed", "查看器文件缺少 {ranks}：工作进程被终止"
-    ).format(ranks=ranks_text(missing))
+    said = translated("viewer files are missing {ranks}: the worker was killed").format(ranks=ranks_text(missing))
     return [(said.en, said.zh)]
 
 

@@ -14,7 +14,7 @@ from gonogo.confinement.trees import copy_with_holes, data_in
 from gonogo.confinement.untrusted_files import read_untrusted
 from gonogo.evidence.paths import exists, is_folder
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.redaction import Redactor
 from gonogo.rehearse.workers.workers import Assignment
@@ -31,11 +31,7 @@ def check_keep(folder: Path | None) -> None:
     if folder is None or not exists(folder):
         return
     if not is_folder(folder) or any(folder.iterdir()):
-        raise UserError(
-            Text("--keep {folder}: give a new or empty folder", "--keep {folder}：请指定一个新的或空的目录").format(
-                folder=folder
-            )
-        )
+        raise UserError(translated("--keep {folder}: give a new or empty folder").format(folder=folder))
 
 
 def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[Assignment], redactor: Redactor) -> None:
@@ -59,9 +55,7 @@ def keep_records(folder: Path, record: RehearsalRecord, assignments: Sequence[As
         for tree in worlds:
             _keep_changes(tree, folder / "changed", redactor)
     except OSError as error:
-        raise UserError(
-            Text("--keep {folder}: {why}", "--keep {folder}：{why}").format(folder=folder, why=error.strerror)
-        ) from None
+        raise UserError(translated("--keep {folder}: {why}").format(folder=folder, why=error.strerror)) from None
 
 
 def _keep_changes(tree: Path, target: Path, redactor: Redactor) -> None:

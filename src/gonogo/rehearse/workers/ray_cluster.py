@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.install import install_hint
 from gonogo.rehearse.workers.ray_pool import RayPool
@@ -29,9 +29,7 @@ def connected(address: str) -> Iterator[RayPool]:
         ray: Any = importlib.import_module("ray")
     except ImportError:
         raise UserError(
-            Text(
-                "--ray needs Ray, which is not installed: {install}", "--ray 需要 Ray，但它没有安装：{install}"
-            ).format(install=install_hint("ray"))
+            translated("--ray needs Ray, which is not installed: {install}").format(install=install_hint("ray"))
         ) from None
     _check_reached(address)
     main = threading.current_thread() is threading.main_thread()
@@ -54,19 +52,16 @@ def _check_reached(address: str) -> None:
         return
     if address.startswith("ray://"):
         raise UserError(
-            Text(
+            translated(
                 "--ray {address}: ranks can only be started from a node of the cluster, not through Ray "
-                "Client: run gonogo there, with --ray auto",
-                "--ray {address}：各 rank 由集群的节点启动，不能通过 Ray client：请在某个节点上运行 gonogo，并使用 "
-                "--ray auto",
+                "Client: run gonogo there, with --ray auto"
             ).format(address=address)
         )
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdigit():
         raise UserError(
-            Text(
-                "--ray {address}: write HOST:PORT, for example 10.0.0.1:6379, or auto for this machine's cluster",
-                "--ray {address}：请写成 主机:端口，例如 10.0.0.1:6379；auto 表示本机所在的集群",
+            translated(
+                "--ray {address}: write HOST:PORT, for example 10.0.0.1:6379, or auto for this machine's cluster"
             ).format(address=address)
         )
     try:
@@ -77,9 +72,8 @@ def _check_reached(address: str) -> None:
 
 def _unreachable(address: str, why: str) -> UserError:
     return UserError(
-        Text(
+        translated(
             "--ray {address}: can't connect to a Ray cluster ({why}): start one with ray start --head, or "
-            "use the address that it printed",
-            "--ray {address}：无法连接到 Ray 集群（{why}）：请用 ray start --head 启动，或填写它打印的地址",
+            "use the address that it printed"
         ).format(address=address, why=why)
     )

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.rehearse.progress import RankStatus
 from gonogo.rehearse.workers.pool import NodeLost, OnRanks
@@ -263,8 +263,5 @@ def _share(ray: Any, ranks: int) -> float:
 def _say_if_gonogo_is_missing(error: Any) -> None:
     if "No module named 'gonogo" in str(error):
         raise UserError(
-            Text(
-                "gonogo is not installed on a Ray node: every node needs the same Python environment",
-                "某个 Ray 节点没有安装 gonogo：每个节点都需要同样的 Python 环境",
-            )
+            translated("gonogo is not installed on a Ray node: every node needs the same Python environment")
         ) from None

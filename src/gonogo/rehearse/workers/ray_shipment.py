@@ -20,7 +20,7 @@ import msgspec
 import gonogo
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.trees import OPAQUE
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.rehearse.workers.workers import Assignment
 from gonogo.virtual.protocol.plan import WorkerPlan
 
@@ -116,19 +116,16 @@ def refusal(shipment: Shipment, node: str) -> Text | None:
     """Why this node can't run it; None where it can."""
     missing = next((path for path in shipment.needed if not os.path.exists(path)), None)
     if missing is not None:
-        return Text(
+        return translated(
             "Ray node {node}: {path} does not exist: every node needs the program, its data and the same "
-            "Python environment under the same paths, for example on a shared file system",
-            "Ray 节点 {node} 上没有 {path}：每个节点都需要在相同路径下有程序、数据和同样的 Python 环境（例如使用共享文"
-            "件系统）",
+            "Python environment under the same paths, for example on a shared file system"
         ).format(node=node, path=missing)
     ours = versions() if os.path.realpath(sys.executable) == os.path.realpath(shipment.python) else shipment.versions
     for name, version in shipment.versions.items():
         if ours.get(name) != version:
-            return Text(
+            return translated(
                 "Ray node {node} has {name} {there}, but this machine has {here}: install the same versions "
-                "on every node",
-                "Ray 节点 {node} 上的 {name} 是 {there}，本机是 {here}：请在每个节点安装相同的版本",
+                "on every node"
             ).format(node=node, name=name, there=ours.get(name, "-"), here=version)
     return None
 

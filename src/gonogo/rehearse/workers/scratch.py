@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from gonogo.confinement.trees import remove_tree
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 _MIN_FREE = 32 << 20
@@ -31,10 +31,9 @@ def scratch_folder() -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix="gonogo-", dir=parent)).resolve()
     except OSError as error:
         raise UserError(
-            Text(
-                "can't use the temporary folder {path} ({why}): point TMPDIR to a writable folder",
-                "临时目录 {path} 无法使用（{why}）：请用 TMPDIR 指向可写的目录",
-            ).format(path=parent, why=error.strerror or error)
+            translated("can't use the temporary folder {path} ({why}): point TMPDIR to a writable folder").format(
+                path=parent, why=error.strerror or error
+            )
         ) from None
     with _ended_in_order():
         try:
@@ -84,9 +83,8 @@ def say_if_full(folder: Path) -> Iterator[None]:
 
 def _full(path: str, free: int) -> UserError:
     return UserError(
-        Text(
+        translated(
             "the temporary folder {path} is full ({free:.1f} MiB free, a rehearsal needs {least} MiB): free "
-            "some space, or point TMPDIR to another disk",
-            "临时目录 {path} 已满（剩余 {free:.1f} MiB，排练需要 {least} MiB）：请清理空间，或用 TMPDIR 指向另一块磁盘",
+            "some space, or point TMPDIR to another disk"
         ).format(path=path, free=free / (1 << 20), least=_MIN_FREE >> 20)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
+from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict, translated
 from gonogo.finding.ranks import capital
 from gonogo.finding.rehearsal import Device, Rehearsal, RehearsalComparison
 from gonogo.finding.text import listed
@@ -17,13 +17,13 @@ _MAX_NOT_COVERED = 3
 _REASON_LETTERS = 300
 _MAX_COMPARED = 6
 """Figures of a comparison that are shown at the top: ranks may all differ."""
-EVERYTHING = Text("everything", "全部")
+EVERYTHING = translated("everything")
 """What a gap is of that leaves nothing."""
 
-FILES_ONLY = Text("files only", "仅文件")
-REGRESSED = Text("REGRESSED", "退步")
-_UNCHANGED = Text("{now} (as before)", "{now}（与之前相同）")
-_BADGES = {"same": Text("SAME", "相同"), "better": Text("BETTER", "更好"), "regressed": REGRESSED}
+FILES_ONLY = translated("files only")
+REGRESSED = translated("REGRESSED")
+_UNCHANGED = translated("{now} (as before)")
+_BADGES = {"same": translated("SAME"), "better": translated("BETTER"), "regressed": REGRESSED}
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -74,30 +74,26 @@ def verdict_line(report: Report, language: str) -> str:
 
 def _scope(report: Report) -> Text | None:
     if report.command == "compare" and (found := report.comparison) is not None:
-        return Text("{now}, was {was}", "{now}，之前 {was}").format(now=found.after_verdict, was=found.before_verdict)
+        return translated("{now}, was {was}").format(now=found.after_verdict, was=found.before_verdict)
     if report.regressed:
-        return Text("{verdict}, but worse than before", "{verdict}，但不如之前").format(verdict=report.verdict.value)
+        return translated("{verdict}, but worse than before").format(verdict=report.verdict.value)
     if report.verdict is not Verdict.GO:
         return None
     if report.rehearsal is not None:
         return _rehearsed(report.rehearsal)
     if report.guarded_run is not None:
-        return Text("{ranks} ranks, {steps} steps", "{ranks} 个 rank，{steps} 步").format(
+        return translated("{ranks} ranks, {steps} steps").format(
             ranks=len(report.guarded_run.ranks), steps=report.guarded_run.steps
         )
     if report.cure is not None:
         if report.cure.needed:
-            return Text("rehearsed with the patch", "打上补丁后排练")
-        return Text("as it is", "无需修改")
+            return translated("rehearsed with the patch")
+        return translated("as it is")
     if report.plan is not None:
-        return Text("rehearsed on made-up batches", "以合成批次排练")
+        return translated("rehearsed on made-up batches")
     if report.bisection is not None:
-        return Text("both releases", "两个版本都如此")
-    of_command = {
-        "check": FILES_ONLY,
-        "env": Text("versions only", "仅版本"),
-        "diagnose": Text("these logs", "这些日志"),
-    }
+        return translated("both releases")
+    of_command = {"check": FILES_ONLY, "env": translated("versions only"), "diagnose": translated("these logs")}
     return of_command.get(report.command)
 
 
@@ -106,15 +102,15 @@ def _rehearsed(rehearsal: Rehearsal) -> Text:
     world = max(rehearsal.world_size, len(ranks))
     names = {"world": world, "steps": rehearsal.steps, "count": len(ranks), "ranks": ", ".join(map(str, ranks))}
     if len(ranks) == world:
-        of = Text("all {world} ranks", "全部 {world} 个 rank") if world > 1 else Text("1 rank", "1 个 rank")
+        of = translated("all {world} ranks") if world > 1 else translated("1 rank")
     elif len(ranks) == 1:
-        of = Text("rank {ranks} of {world}", "{world} 个 rank 中的 rank {ranks}")
+        of = translated("rank {ranks} of {world}")
     elif len(ranks) <= 3:
-        of = Text("ranks {ranks} of {world}", "{world} 个 rank 中的 rank {ranks}")
+        of = translated("ranks {ranks} of {world}")
     else:
-        of = Text("{count} of {world} ranks", "{world} 个 rank 中的 {count} 个")
-    steps = Text("{steps} step", "{steps} 步") if rehearsal.steps == 1 else Text("{steps} steps", "{steps} 步")
-    return Text("{of}, {steps}", "{of}，{steps}").format(of=of.format(**names), steps=steps.format(**names))
+        of = translated("{count} of {world} ranks")
+    steps = translated("{steps} step") if rehearsal.steps == 1 else translated("{steps} steps")
+    return translated("{of}, {steps}").format(of=of.format(**names), steps=steps.format(**names))
 
 
 def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:
@@ -136,13 +132,12 @@ def _compared(comparison: RehearsalComparison) -> Text:
     if comparison.reasons:
         return capital(listed(comparison.reasons, "; ", "；"))
     if not comparison.peaks_judged:
-        return Text(
-            "The verdict is the same; no rank completed in both, so that their peaks say only how far they came",
-            "结论相同；没有 rank 在两次排练中都完成，峰值只说明运行到了哪里",
+        return translated(
+            "The verdict is the same; no rank completed in both, so that their peaks say only how far they came"
         )
-    return Text(
-        "The verdict is the same, and no peak differs by more than {allowed}", "结论相同，峰值相差都不超过 {allowed}"
-    ).format(allowed=f"{comparison.growth:g} %")
+    return translated("The verdict is the same, and no peak differs by more than {allowed}").format(
+        allowed=f"{comparison.growth:g} %"
+    )
 
 
 def _reason_found(report: Report) -> Text:
@@ -154,7 +149,7 @@ def _reason_found(report: Report) -> Text:
     if report.plan is not None:
         return _planned(report)
     if report.verdict is Verdict.NO_GO:  # a plan without strategies is the only one without a finding
-        return Text("The run will fail", "运行会失败")
+        return translated("The run will fail")
     return _all_well(report)
 
 
@@ -174,7 +169,7 @@ def _said(finding: Finding) -> Text:
     where = f"（{finding.spans[0].path}:{finding.spans[0].line}）" if finding.spans else ""
     title = finding.title
     if finding.certainty is Certainty.LIKELY:
-        title = Text("Likely: {title}", "很可能：{title}").format(title=title)
+        title = translated("Likely: {title}").format(title=title)
     return Text(f"{title.en}{place}", f"{title.zh}{where}")
 
 
@@ -182,16 +177,16 @@ def _gap(report: Report) -> Text:
     """What kept the question open."""
     interrupted = report.rehearsal is not None and any(one.outcome == "interrupted" for one in report.rehearsal.ranks)
     if interrupted:
-        return Text("Interrupted before the rehearsal was through", "排练完成之前被中断")
+        return translated("Interrupted before the rehearsal was through")
     if report.log is not None:
-        return Text("No known hazard explains these logs with certainty", "没有已知隐患能确定地解释这些日志")
+        return translated("No known hazard explains these logs with certainty")
     if report.skipped:
         first = report.skipped[0]
-        told = Text("{what}: {why}", "{what}：{why}").format(what=first.what, why=first.why)
+        told = translated("{what}: {why}").format(what=first.what, why=first.why)
         if first.what == EVERYTHING:
             told = first.why
         return Text(_cut(told.en), _cut(told.zh))
-    return Text("Not all of it could be looked at", "未能全部检查")
+    return translated("Not all of it could be looked at")
 
 
 def _cut(said: str) -> str:
@@ -203,9 +198,9 @@ def _planned(report: Report) -> Text:
     plan = report.plan
     assert plan is not None
     if not plan.fitting:
-        return Text(
-            "No strategy fits {model} on {gpus} x {accelerator}", "{model} 没有放得进 {gpus} x {accelerator} 的方案"
-        ).format(model=plan.model.name, gpus=plan.gpus * plan.nodes, accelerator=plan.accelerator)
+        return translated("No strategy fits {model} on {gpus} x {accelerator}").format(
+            model=plan.model.name, gpus=plan.gpus * plan.nodes, accelerator=plan.accelerator
+        )
     best = plan.fitting[0]
     count = len(plan.fitting)
     return Text(
@@ -225,13 +220,13 @@ def _all_well(report: Report) -> Text:
     if report.rehearsal is not None:
         return _went_through(report.rehearsal)
     if report.guarded_run is not None:
-        return Text("The training ended by itself, with exit status 0", "训练自行结束，退出码为 0")
+        return translated("The training ended by itself, with exit status 0")
     said = {
-        "check": Text("Nothing in these files is known to stop the run", "这些文件中没有已知会使运行失败的问题"),
-        "env": Text("No package, driver or GPU here is known to stop a run", "这里的软件包、驱动和 GPU 没有已知问题"),
-        "diagnose": Text("Nothing in these logs says that the run failed", "这些日志没有显示运行失败"),
+        "check": translated("Nothing in these files is known to stop the run"),
+        "env": translated("No package, driver or GPU here is known to stop a run"),
+        "diagnose": translated("Nothing in these logs says that the run failed"),
     }
-    return said.get(report.command, Text("Nothing was found that stops the run", "没有发现会使运行失败的问题"))
+    return said.get(report.command, translated("Nothing was found that stops the run"))
 
 
 def _went_through(rehearsal: Rehearsal) -> Text:
@@ -239,9 +234,7 @@ def _went_through(rehearsal: Rehearsal) -> Text:
     after = [name for phase, name in PHASE_NAMES.items() if phase in reached and phase in ("evaluate", "save")]
     steps = max((rank.steps for rank in rehearsal.ranks), default=0)
     parts = [
-        Text("{steps} optimizer steps", "{steps} 次参数更新").format(steps=steps)
-        if steps != 1
-        else Text("1 optimizer step", "1 次参数更新"),
+        translated("{steps} optimizer steps").format(steps=steps) if steps != 1 else translated("1 optimizer step"),
         *after,
     ]
     said = listed([PHASE_NAMES["load"], *parts], ", ", "、")
@@ -249,10 +242,8 @@ def _went_through(rehearsal: Rehearsal) -> Text:
     free = ""
     if fullest is not None:
         free = size(fullest.free_bytes)
-        return Text(
-            "It ran to its end ({said}), with {free} of GPU memory to spare", "程序完整执行（{said}），显存还剩 {free}"
-        ).format(said=said, free=free)
-    return Text("It ran to its end ({said})", "程序完整执行（{said}）").format(said=said)
+        return translated("It ran to its end ({said}), with {free} of GPU memory to spare").format(said=said, free=free)
+    return translated("It ran to its end ({said})").format(said=said)
 
 
 def _fullest(rehearsal: Rehearsal) -> Device | None:
@@ -291,12 +282,12 @@ def _figures(report: Report) -> list[Figure]:
     return found
 
 
-_GPU = Text("GPU memory used", "GPU 显存占用")
-_HOST = Text("host memory used per node", "每节点主机内存占用")
-_HOST_OF_RANK = Text("host memory per rank", "每个 rank 的主机内存")
-_STEP = Text("time per step", "每步耗时")
-_TOKENS = Text("tokens/s per GPU", "每 GPU 每秒 token 数")
-_NOT_COVERED = Text("not looked at", "未检查")
+_GPU = translated("GPU memory used")
+_HOST = translated("host memory used per node")
+_HOST_OF_RANK = translated("host memory per rank")
+_STEP = translated("time per step")
+_TOKENS = translated("tokens/s per GPU")
+_NOT_COVERED = translated("not looked at")
 
 
 def _of_rehearsal(rehearsal: Rehearsal) -> list[Figure]:
@@ -317,7 +308,7 @@ def _of_comparison(comparison: RehearsalComparison) -> list[Figure]:
     found = []
     for change in comparison.changes:
         if change.is_headline:
-            value = Text("{was} → {now}, {change}", "{was} → {now}，{change}") if change.change.en else _UNCHANGED
+            value = translated("{was} → {now}, {change}") if change.change.en else _UNCHANGED
             value = value.format(was=change.before, now=change.after, change=change.change)
             found.append(Figure(capital(change.what), value))
     return found[:_MAX_COMPARED]
@@ -325,16 +316,16 @@ def _of_comparison(comparison: RehearsalComparison) -> list[Figure]:
 
 def _part(name: Text, used: int, whole: int | None) -> Figure:
     if not whole:
-        return Figure(name, Text("{used} (capacity not given)", "{used}（未给出容量）").format(used=size(used)))
+        return Figure(name, translated("{used} (capacity not given)").format(used=size(used)))
     share = 100 * used / whole
     said = f"{size(used)} / {size(whole)}"
     return Figure(name, Text(f"{said} ({share:.0f} %)", f"{said}（{share:.0f} %）"), share)
 
 
 def _speed(seconds: float, tokens: float | None) -> list[Figure]:
-    found = [Figure(_STEP, Text("about {step} (estimate)", "约 {step}（估计）").format(step=_seconds(seconds)))]
+    found = [Figure(_STEP, translated("about {step} (estimate)").format(step=_seconds(seconds)))]
     if tokens:
-        found.append(Figure(_TOKENS, Text("about {tokens:,.0f}", "约 {tokens:,.0f}").format(tokens=tokens)))
+        found.append(Figure(_TOKENS, translated("about {tokens:,.0f}").format(tokens=tokens)))
     return found
 
 
@@ -352,4 +343,4 @@ def _not_covered(report: Report) -> Text:
     more = len(names) - _MAX_NOT_COVERED
     if more <= 0:
         return shown
-    return Text("{shown}; {more} more", "{shown}；另有 {more} 项").format(shown=shown, more=more)
+    return translated("{shown}; {more} more").format(shown=shown, more=more)

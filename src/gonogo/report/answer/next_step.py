@@ -8,22 +8,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gonogo.finding import Applicability, Certainty, Finding, Report, Severity, Text, Verdict
+from gonogo.finding import Applicability, Certainty, Finding, Report, Severity, Text, Verdict, translated
 from gonogo.finding.call import Invocation
 
-_NOTHING = Text("nothing is left to do", "无需其他操作")
-_ON_GPUS = Text("on the machine with the GPUs", "在有 GPU 的机器上")
-_FINDS_CURE = Text("finds the smallest change that makes it GO", "找出使其变为 GO 的最小改动")
-_TO_READ = Text("what it is, and how to cure it", "原因与解决办法")
-_RUNS_IT = Text("runs the program itself, on virtual GPUs", "在虚拟 GPU 上运行程序本身")
-_MAKES_IT = Text("makes that environment, and rehearses in it", "创建该环境并在其中排练")
-_PROVES = Text("proves the cure before the next launch", "再次启动前验证修复")
-_KEEPS = Text("keeps what each rank printed", "保留每个 rank 的全部输出")
-_LONGER = Text("gives it more time", "给它更多时间")
-_APPLIES = Text("applies the suggested fix", "应用建议的修改")
-_WRITES = Text("writes the files to launch it with", "写出启动所需的文件")
-_HOW_MANY = Text("says how many would do", "算出需要多少")
-_LOGS_OF = Text("reads the run's own files beside the logs", "同时读取运行的文件")
+_NOTHING = translated("nothing is left to do")
+_ON_GPUS = translated("on the machine with the GPUs")
+_FINDS_CURE = translated("finds the smallest change that makes it GO")
+_TO_READ = translated("what it is, and how to cure it")
+_RUNS_IT = translated("runs the program itself, on virtual GPUs")
+_MAKES_IT = translated("makes that environment, and rehearses in it")
+_PROVES = translated("proves the cure before the next launch")
+_KEEPS = translated("keeps what each rank printed")
+_LONGER = translated("gives it more time")
+_APPLIES = translated("applies the suggested fix")
+_WRITES = translated("writes the files to launch it with")
+_HOW_MANY = translated("says how many would do")
+_LOGS_OF = translated("reads the run's own files beside the logs")
 _RECORDS = "rehearsal-records"
 _NAMED = re.compile(r"gonogo (?:prepare|rehearse) [^;,()]*?-- [^;,()]+?(?=$|[;,()]| (?:makes|generates|once|shows)\b)")
 """A whole command that a sentence tells the user to type."""
@@ -107,9 +107,9 @@ def _after_comparison(report: Report, call: Invocation) -> Next:
     assert found is not None
     if report.regressed:
         if not call.files:
-            return Next("", Text("the table and the curves show what grew", "表格与曲线显示增长之处"))
+            return Next("", translated("the table and the curves show what grew"))
         words = ["gonogo", "compare", *call.files, "--open"]
-        return Next(shlex.join(words), Text("shows both memory curves", "查看两条内存曲线"))
+        return Next(shlex.join(words), translated("shows both memory curves"))
     if not found.next_command:
         return Next("", _NOTHING)
     known = (_ON_GPUS, _FINDS_CURE, _TO_READ, _RUNS_IT, _MAKES_IT, _PROVES, _KEEPS, _LONGER, _APPLIES)
@@ -128,16 +128,14 @@ def _after_check(report: Report, call: Invocation) -> Next:
     return Next(_gonogo("rehearse", call), _RUNS_IT)
 
 
-_NO_LAUNCH = Text(
-    "gonogo rehearse takes the command that launches the run, behind --", "gonogo rehearse 排练启动命令：写在 -- 之后"
-)
+_NO_LAUNCH = translated("gonogo rehearse takes the command that launches the run, behind --")
 
 
 def _after_rehearsal(report: Report, call: Invocation) -> Next:
     if report.regressed and report.verdict is Verdict.GO:
         if report.comparison is not None and report.comparison.before:
             call = msgspec.structs.replace(call, options=(*call.options, "--against", report.comparison.before))
-        return Next(_gonogo("rehearse", call, "--open"), Text("shows what takes the memory", "查看内存占用"))
+        return Next(_gonogo("rehearse", call, "--open"), translated("shows what takes the memory"))
     if report.verdict is Verdict.GO:
         if not call.command:
             return Next("", _NO_LAUNCH)
@@ -154,7 +152,7 @@ def _after_rehearsal(report: Report, call: Invocation) -> Next:
     outcomes = {rank.outcome for rank in report.rehearsal.ranks} if report.rehearsal is not None else set()
     for skipped in report.skipped:
         if match := _NAMED.search(skipped.why.en):
-            return Next(match[0].strip(), Text("makes what is missing here", "生成本机没有的内容"))
+            return Next(match[0].strip(), translated("makes what is missing here"))
         if (match := _OPTION.search(skipped.why.en)) and call.command:
             return Next(_gonogo("rehearse", call, *match[1].split()), _MAKES_IT if match[1] == "--yes" else _RUNS_IT)
     if "timed-out" in outcomes:
@@ -191,11 +189,10 @@ def _after_cure(report: Report, call: Invocation) -> Next:
     if report.verdict is Verdict.GO:
         if cure.patch and cure.patch_file is not None and not cure.applied:
             return Next(
-                f"git apply {shlex.quote(cure.patch_file)}",
-                Text("in {folder}", "在 {folder} 中").format(folder=cure.folder),
+                f"git apply {shlex.quote(cure.patch_file)}", translated("in {folder}").format(folder=cure.folder)
             )
         if cure.pins:
-            return Next(shlex.join(["pip", "install", *cure.pins]), Text("the versions it needs", "所需的版本"))
+            return Next(shlex.join(["pip", "install", *cure.pins]), translated("the versions it needs"))
         return Next(_gonogo("run", call, machine=False), _ON_GPUS)
     if report.findings:
         return _explained(report)
@@ -207,7 +204,7 @@ def _after_bisection(report: Report, call: Invocation) -> Next:
     assert found is not None
     if found.change is not None and found.nearest_good is not None:
         pin = f"{found.package}=={found.nearest_good}"
-        return Next(shlex.join(["pip", "install", pin]), Text("the nearest release that works", "最近的可用版本"))
+        return Next(shlex.join(["pip", "install", pin]), translated("the nearest release that works"))
     if report.verdict is Verdict.NO_GO:
         return Next(_gonogo("cure", call), _FINDS_CURE)
     if report.verdict is Verdict.GO:
@@ -224,7 +221,7 @@ def _after_plan(report: Report, call: Invocation) -> Next:
             return Next(shlex.join(["bash", f"{folder}/launch_deepspeed.sh"]), _ON_GPUS)
         return Next(_gonogo("plan", call, "--write", "launch", files=call.files), _WRITES)
     if plan.solve:
-        return Next("gonogo gpus", Text("lists larger GPUs", "列出更大的 GPU"))
+        return Next("gonogo gpus", translated("lists larger GPUs"))
     return Next(_gonogo("plan", call, "--solve", "gpus", files=call.files), _HOW_MANY)
 
 
@@ -232,4 +229,4 @@ def _after_env(report: Report, call: Invocation) -> Next:
     errors = _errors(report) or list(report.findings)
     if report.verdict is not Verdict.GO and errors:
         return _explained(report)
-    return Next("gonogo check .", Text("reads a project's files beside it", "再检查项目的文件"))
+    return Next("gonogo check .", translated("reads a project's files beside it"))

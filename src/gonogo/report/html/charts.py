@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gonogo.finding import Report, Text
+from gonogo.finding import Report, translated
 from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, RehearsedRank, phase_runs
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES
 from gonogo.report.html.curves import curve_data
@@ -17,33 +17,30 @@ _MAX_STALLS = 200
 _WORDS = {
     **CATEGORIES,
     **{f"phase {name}": text for name, text in PHASE_NAMES.items()},
-    "reserved": Text("reserved", "已预留"),
-    "capacity": Text("capacity", "总量"),
-    "allocations": Text("allocations", "分配次数"),
-    "step number": Text("step", "步"),
-    "in step": Text(" (step {n})", "（第 {n} 步）"),
-    "comma": Text(", ", "，"),
-    "colon": Text(": ", "："),
-    "reached by": Text("caused by", "由以下分配引起："),
-    "at": Text("at", "位于"),
-    "peak": Text("peak", "峰值"),
-    "steps": Text("steps", "步"),
-    "rank": Text("rank", "rank"),
-    "slowest": Text("slowest: rank {rank}, {value}", "最慢：rank {rank}，{value}"),
-    "most": Text("most: rank {rank}, {value}", "最多：rank {rank}，{value}"),
-    "median of ranks": Text("median of the ranks {value}", "各 rank 的中位数 {value}"),
-    "stood": Text("rank {rank} stalled for {value}", "rank {rank} 卡住 {value}"),
-    "outside": Text("outside any module", "不属于任何模块"),
-    "all": Text("all", "全部"),
-    "lanes": Text(
-        "modules over time: in which module the memory of each moment was allocated",
-        "随时间变化的模块：每个时刻的内存是在哪个模块中分配的",
-    ),
-    "before": Text("before", "之前"),
-    "after": Text("after", "之后"),
-    "phases": Text("phases, in order", "各阶段，按顺序"),
-    "moment": Text("moment", "时刻"),
-    "not run": Text("not run", "未运行"),
+    "reserved": translated("reserved"),
+    "capacity": translated("capacity"),
+    "allocations": translated("allocations"),
+    "step number": translated("step"),
+    "in step": translated(" (step {n})"),
+    "comma": translated(", "),
+    "colon": translated(": "),
+    "reached by": translated("caused by"),
+    "at": translated("at"),
+    "peak": translated("peak"),
+    "steps": translated("steps"),
+    "rank": translated("rank"),
+    "slowest": translated("slowest: rank {rank}, {value}"),
+    "most": translated("most: rank {rank}, {value}"),
+    "median of ranks": translated("median of the ranks {value}"),
+    "stood": translated("rank {rank} stalled for {value}"),
+    "outside": translated("outside any module"),
+    "all": translated("all"),
+    "lanes": translated("modules over time: in which module the memory of each moment was allocated"),
+    "before": translated("before"),
+    "after": translated("after"),
+    "phases": translated("phases, in order"),
+    "moment": translated("moment"),
+    "not run": translated("not run"),
 }
 
 

@@ -6,17 +6,16 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.rehearsal import CurvePair, MemoryCurve, RehearsalComparison
 from gonogo.report.html.over_time import over_time
 from gonogo.report.untrusted import clean_line
 
-_TITLE = Text("Memory of both over time", "两次排练的内存随时间的变化")
-_DEVICE = Text("Device", "设备")
-_REMARK = Text(
+_TITLE = translated("Memory of both over time")
+_DEVICE = translated("Device")
+_REMARK = translated(
     "Each phase of one is laid over the same phase of the other, so that they can be compared although they make "
-    "different numbers of allocations. Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0.",
-    "相同的阶段彼此对齐，因此分配次数不同也可以比较。拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。",
+    "different numbers of allocations. Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0."
 )
 
 

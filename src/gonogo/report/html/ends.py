@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.guarded_run import GuardedRunSummary, StepsOverTime
 from gonogo.finding.logs import Excerpt, Logs, RankEnd
 from gonogo.report.html.markup import element, heading, lines, text
 from gonogo.report.html.over_time import over_time
 from gonogo.report.untrusted import clean_line
 
-_ORDER = Text("Order in which the ranks failed", "各 rank 失败的先后")
-_AXIS = Text("seconds after the first failure", "距首个失败的秒数")
-_READ = Text(
-    "Solid: failed on its own. Hollow: failed because of another rank.",
-    "实心：自身出错；空心：因其他 rank 出错而失败。",
-)
-_FIRST = Text("Showing the first {shown} of {count}.", "只显示 {count} 个中最先失败的 {shown} 个。")
-_IN_LOG = Text("The decisive lines in their context", "关键行及其上下文")
-_STEPS = Text("The steps of all ranks", "各 rank 的每一步")
-_SHOWN = Text("Shown", "显示")
-_TIME = Text("time of a step", "每步用时")
-_GPU = Text("GPU memory reserved", "显存（已预留）")
-_HOST = Text("host memory", "主机内存")
-_HIGHEST = Text(
+_ORDER = translated("Order in which the ranks failed")
+_AXIS = translated("seconds after the first failure")
+_READ = translated("Solid: failed on its own. Hollow: failed because of another rank.")
+_FIRST = translated("Showing the first {shown} of {count}.")
+_IN_LOG = translated("The decisive lines in their context")
+_STEPS = translated("The steps of all ranks")
+_SHOWN = translated("Shown")
+_TIME = translated("time of a step")
+_GPU = translated("GPU memory reserved")
+_HOST = translated("host memory")
+_HIGHEST = translated(
     "One line per rank; where several steps share a point, the maximum is drawn. Shaded: a rank stalled. "
-    "Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0.",
-    "每个 rank 一条线；同一个点上的多步取最大值。阴影：有 rank 停顿。拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。",
+    "Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0."
 )
 _WIDTH, _LEFT, _ROW, _RIGHT = 900, 90, 22, 230
 _MAX_RANKS = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.finding import Finding, Fix, Span, Text
+from gonogo.finding import Finding, Fix, Span, Text, translated
 from gonogo.finding.alike import Alike
 from gonogo.finding.ranks import ranks_text
 from gonogo.report.excerpt import marked
@@ -12,7 +12,7 @@ from gonogo.report.html.markup import element, lines, link, prose, text
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon, how_to_apply, word
 
-_COPY = Text("copy", "复制")
+_COPY = translated("copy")
 
 
 def finding_markup(alike: Alike, language: str, number: int, moment: str = "") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.words import PHASE_NAMES
@@ -12,14 +12,13 @@ from gonogo.report.html.markup import element, heading, lines, text
 from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
 
-_TITLE = Text("Ranks side by side", "各 rank 并排")
-_READ = Text(
+_TITLE = translated("Ranks side by side")
+_READ = translated(
     "Each lane shows the last collectives of a rank, the latest on the right; the first one that differs "
-    "between ranks is marked. Below: the call stacks of each side.",
-    "每一行是一个 rank 最近的集合通信，最新的在右边；标出的是第一个各 rank 不一致的。下面是各方到达那里的调用栈。",
+    "between ranks is marked. Below: the call stacks of each side."
 )
-_ENDED = Text("has ended", "已结束")
-_NUMBER = Text("number {number} in its group", "本组第 {number} 个")
+_ENDED = translated("has ended")
+_NUMBER = translated("number {number} in its group")
 _MAX_LANES = 16
 """Ranks of one side share a lane where there are more."""
 

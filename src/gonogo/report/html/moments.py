@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Finding, Report, Severity, Text
+from gonogo.finding import Finding, Report, Severity, Text, translated
 from gonogo.finding.rehearsal import MemoryTimeline, RehearsedRank
 from gonogo.report.html.charts import timelines
 from gonogo.report.html.markup import element, text
 
-_ENDED = Text("show where it ended", "查看结束的时刻")
-_HIGHEST = Text("show the peak of this module", "查看此模块的峰值时刻")
+_ENDED = translated("show where it ended")
+_HIGHEST = translated("show the peak of this module")
 
 
 def moment_button(finding: Finding, report: Report, language: str) -> str:

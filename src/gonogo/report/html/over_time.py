@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.report.html.markup import element, heading, text
 
 _ZOOM = {
-    "in": ("+", Text("zoom in", "放大")),
-    "out": ("−", Text("zoom out", "缩小")),
-    "all": ("↔", Text("show all of it", "显示全部")),
+    "in": ("+", translated("zoom in")),
+    "out": ("−", translated("zoom out")),
+    "all": ("↔", translated("show all of it")),
 }
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.planned import Plan, StrategySummary
 from gonogo.finding.words import size
 from gonogo.report.html.finding_markup import copyable
@@ -14,20 +14,16 @@ from gonogo.report.html.markup import element, heading, text
 from gonogo.report.trials.plan import strategy_name
 from gonogo.report.words import colon
 
-_TITLE = Text("Memory against speed", "显存与速度")
-_READ = Text(
+_TITLE = translated("Memory against speed")
+_READ = translated(
     "Further right is faster, higher takes more memory; the error bars show the uncertainty of the "
-    "memory estimate. Select a point to see its config and launch command. Hollow: does not fit.",
-    "越靠右越快，越靠上占用显存越多；竖线表示显存估计的误差范围。选择一个点可查看其配置和启动命令。空心：放不下。",
+    "memory estimate. Select a point to see its config and launch command. Hollow: does not fit."
 )
-_ALL = Text(
-    "gonogo plan --write DIR writes these and all other files of the best strategy.",
-    "gonogo plan --write DIR 会写出最优方案的这些文件及其余全部文件。",
-)
-_SPEED = Text("tokens/s/GPU", "token/s/卡")
-_MEMORY = Text("GPU memory", "显存")
-_CAPACITY = Text("capacity {size}", "总量 {size}")
-_CHOICES = Text("All strategies", "全部方案")
+_ALL = translated("gonogo plan --write DIR writes these and all other files of the best strategy.")
+_SPEED = translated("tokens/s/GPU")
+_MEMORY = translated("GPU memory")
+_CAPACITY = translated("capacity {size}")
+_CHOICES = translated("All strategies")
 _WIDTH, _HEIGHT, _LEFT, _BELOW, _ABOVE = 760, 380, 76, 44, 16
 _GIB = 1 << 30
 _RADIUS = 9

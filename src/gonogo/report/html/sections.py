@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from packaging.version import InvalidVersion, Version
 
-from gonogo.finding import Report, Text, Verdict
+from gonogo.finding import Report, Verdict, translated
 from gonogo.finding.alike import group_alike, notes_of, skipped_of
 from gonogo.finding.bisection import Bisection, TriedRelease
 from gonogo.finding.log_answer import SimilarThread
@@ -30,31 +30,26 @@ from gonogo.report.trials.model_reading import reader_sections
 from gonogo.report.trials.plan import reasons
 from gonogo.report.words import colon, counted, said_of, word
 
-_TITLE = Text("{package}, release by release", "{package} 的各个版本")
-_JUDGED = {"good": Text("good", "好"), "bad": Text("bad", "坏"), "skipped": Text("skipped", "跳过")}
-_CHANGES = {"breaks": Text("breaks", "引入问题"), "mends": Text("fixes it", "修复问题")}
+_TITLE = translated("{package}, release by release")
+_JUDGED = {"good": translated("good"), "bad": translated("bad"), "skipped": translated("skipped")}
+_CHANGES = {"breaks": translated("breaks"), "mends": translated("fixes it")}
 
-_OVER_TIME = Text("Memory over time", "内存随时间的变化")
-_DRAG = Text(
+_OVER_TIME = translated("Memory over time")
+_DRAG = translated(
     "Drag to zoom, double-click to reset; keyboard: arrows, + and -, 0. Each point is the maximum over a "
-    "range of allocations; the x axis counts allocations, since a virtual GPU has no clock.",
-    "拖动可放大，双击恢复；键盘：方向键、+ 与 -、0。每个点是一段分配过程中的最大值；虚拟 GPU 没有时钟，横"
-    "轴为分配次数。",
+    "range of allocations; the x axis counts allocations, since a virtual GPU has no clock."
 )
-_BY_MODULE = Text("Memory at the peak, by part", "峰值时各部分的占用")
-_CLICK = Text(
-    "For the device selected above. Select a part to see what it consists of.",
-    "所示为上面选中的设备。选择一个部分以查看其构成。",
-)
-_CLICK_ALONE = Text("Select a part to see what it consists of.", "选择一个部分以查看其构成。")
-_DEVICE = Text("Device", "设备")
+_BY_MODULE = translated("Memory at the peak, by part")
+_CLICK = translated("For the device selected above. Select a part to see what it consists of.")
+_CLICK_ALONE = translated("Select a part to see what it consists of.")
+_DEVICE = translated("Device")
 _SHORT_VALUE = 40
 """Letters of a figure that are shown in large; longer ones are sentences."""
 _SHORT = 24
 """Letters of a cell that stand on one line: a column of node-a or ZeRO-2 is else one letter wide on a phone."""
 _LONG = 40
 """Rows that are shown at once: those of 512 ranks scroll."""
-_WHY = Text("Why", "理由")
+_WHY = translated("Why")
 
 
 def sections(report: Report, language: str) -> Iterator[str]:

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.rehearsal import RehearsalComparison, ReportDifference
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean_line
 
-_TITLE = Text("Before and after", "之前与之后")
-_COLUMNS = (Text("", ""), Text("before", "之前"), Text("after", "之后"), Text("change", "变化"))
-_FILES = Text("before: {before}; after: {after}", "之前：{before}；之后：{after}")
-_THIS = Text("this rehearsal", "这次排练")
-_WORSE = Text("worse", "变差")
-_BETTER = Text("better", "变好")
-_MOVED = Text("New and gone", "新出现与已消失")
+_TITLE = translated("Before and after")
+_COLUMNS = (Text("", ""), translated("before"), translated("after"), translated("change"))
+_FILES = translated("before: {before}; after: {after}")
+_THIS = translated("this rehearsal")
+_WORSE = translated("worse")
+_BETTER = translated("better")
+_MOVED = translated("New and gone")
 _KINDS = {
-    "finding": Text("finding", "发现"),
-    "assumption": Text("assumption", "假设"),
-    "covered": Text("covered", "已检查"),
-    "skipped": Text("not covered", "未检查"),
+    "finding": translated("finding"),
+    "assumption": translated("assumption"),
+    "covered": translated("covered"),
+    "skipped": translated("not covered"),
 }
-_NEW, _GONE = Text("new", "新出现"), Text("gone", "已消失")
+_NEW, _GONE = translated("new"), translated("gone")
 _MAX_SHOWN = 12
-_MORE = Text("and {count} more, in --format json", "另有 {count} 条，见 --format json")
+_MORE = translated("and {count} more, in --format json")
 
 
 def comparison_tables(comparison: RehearsalComparison, language: str) -> list[Table]:

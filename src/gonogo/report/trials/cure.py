@@ -6,40 +6,37 @@ import shlex
 
 import msgspec
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.cured import Cure, CureStep, TrialOutcome
 from gonogo.finding.words import size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean, clean_line
 
-_STEP = Text("CureStep {number}: {title}", "第 {number} 步：{title}")
-_BECAUSE = Text("{hazard}: {why}", "{hazard}：{why}")
-_UNSAFE = Text("it changes more than the error: review it", "除修正错误外还会改变训练行为：请确认")
-_TO_DO = Text("Next steps", "后续操作")
-_PATCH = Text("the patch is in {file}; in {folder}, run one of", "补丁在 {file} 中；在 {folder} 下执行其中之一")
-_GIT, _PLAIN = Text("git apply {file}", "git apply {file}"), Text("patch -p1 < {file}", "patch -p1 < {file}")
-_APPLIED = Text("the patch {file} has been applied", "补丁 {file} 已应用")
-_INSTALL = Text("install: pip install {pins}", "安装：pip install {pins}")
-_EXPORT = Text("set: export {name}={value}", "设置：export {name}={value}")
-_LAUNCH = Text("launch: {command}", "启动：{command}")
-_COMPARED = Text("Before and after", "修改前后")
+_STEP = translated("CureStep {number}: {title}")
+_BECAUSE = translated("{hazard}: {why}")
+_UNSAFE = translated("it changes more than the error: review it")
+_TO_DO = translated("Next steps")
+_PATCH = translated("the patch is in {file}; in {folder}, run one of")
+_GIT, _PLAIN = translated("git apply {file}"), translated("patch -p1 < {file}")
+_APPLIED = translated("the patch {file} has been applied")
+_INSTALL = translated("install: pip install {pins}")
+_EXPORT = translated("set: export {name}={value}")
+_LAUNCH = translated("launch: {command}")
+_COMPARED = translated("Before and after")
 _COLUMNS = (
     Text("", ""),
-    Text("verdict", "结论"),
-    Text("blocker", "阻碍"),
-    Text("ranks", "rank"),
-    Text("GPU memory", "显存"),
-    Text("host memory per node", "每节点主机内存"),
-    Text("step", "每步"),
+    translated("verdict"),
+    translated("blocker"),
+    translated("ranks"),
+    translated("GPU memory"),
+    translated("host memory per node"),
+    translated("step", "duration"),
 )
-_BEFORE, _AFTER, _OR = Text("before", "修改前"), Text("after", "修改后"), Text("or: {title}", "或者：{title}")
-_ROOFLINE = Text(
-    "GPU memory: reserved / usable; step time: roofline estimate, for comparison only",
-    "GPU 显存：已预留 / 可用；每步耗时为 roofline 估计，仅供比较",
-)
-_TRIED = Text("Tried and rejected", "尝试过但未采用")
-_TRIED_COLUMNS = (Text("against", "针对"), Text("change", "改动"), Text("outcome", "结果"))
-_COST = Text("{count} rehearsals, {seconds:.0f} s", "{count} 次排练，{seconds:.0f} 秒")
+_BEFORE, _AFTER, _OR = translated("before"), translated("after"), translated("or: {title}")
+_ROOFLINE = translated("GPU memory: reserved / usable; step time: roofline estimate, for comparison only")
+_TRIED = translated("Tried and rejected")
+_TRIED_COLUMNS = (translated("against"), translated("change", "edit"), translated("outcome"))
+_COST = translated("{count} rehearsals, {seconds:.0f} s")
 
 
 class Section(msgspec.Struct, frozen=True):

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.finding import Report, Text
+from gonogo.finding import Report, Text, translated
 from gonogo.finding.second_opinion.model_reading import CheckedClaim, ModelReading
 from gonogo.report.trials.cure import Section
 from gonogo.report.untrusted import clean, clean_line
 from gonogo.report.words import colon
 
-_UPSTREAM = Text("Other releases", "其他版本")
-_READ = Text(
-    "Read by {model}; {count} of {all} claims hold; not certain by itself",
-    "由 {model} 解读；{all} 条说法中 {count} 条成立；本身不构成确定的结论",
-)
-_NONE_MADE = Text("Read by {model}; it made no claim that can be checked", "由 {model} 解读；没有可以检验的说法")
-_NONE_HOLD = Text(
-    "Read by {model}; none of its {all} claims holds: don't rely on it",
-    "由 {model} 解读；{all} 条说法全不成立：不要采信",
-)
-_NO_ANSWER = Text("{model} at {server} gave no answer: {why}", "{server} 上的 {model} 没有给出回答：{why}")
-_CAUSE = Text("it says", "它认为")
-_HOLDS = Text("holds", "成立")
-_STRUCK = Text("struck", "不成立")
-_CHANGE = Text("it proposes", "它建议")
-_NEXT = Text("it would look at", "它建议查看")
-_PROVEN = Text("proven by rehearsal", "已由排练证实")
-_NOT_PROVEN = Text("not proven", "未被证实")
+_UPSTREAM = translated("Other releases")
+_READ = translated("Read by {model}; {count} of {all} claims hold; not certain by itself")
+_NONE_MADE = translated("Read by {model}; it made no claim that can be checked")
+_NONE_HOLD = translated("Read by {model}; none of its {all} claims holds: don't rely on it")
+_NO_ANSWER = translated("{model} at {server} gave no answer: {why}")
+_CAUSE = translated("it says")
+_HOLDS = translated("holds")
+_STRUCK = translated("struck")
+_CHANGE = translated("it proposes")
+_NEXT = translated("it would look at")
+_PROVEN = translated("proven by rehearsal")
+_NOT_PROVEN = translated("not proven")
 _KINDS = {
-    "quote": Text("quote", "引文"),
-    "place": Text("place", "位置"),
-    "version": Text("version", "版本"),
-    "number": Text("number", "数值"),
+    "quote": translated("quote"),
+    "place": translated("place"),
+    "version": translated("version"),
+    "number": translated("number"),
 }
-_PINS = Text("releases: {pins}", "版本：{pins}")
+_PINS = translated("releases: {pins}")
 
 
 def reader_sections(report: Report, language: str) -> Iterator[Section]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.planned import Cost, Plan, SolutionSummary, StrategySummary
 from gonogo.finding.words import CATEGORIES, ONLY_WHERE_HELD, size
 from gonogo.report.table import Table
@@ -26,38 +26,32 @@ _LETTERS = {
     "free": " ",
 }
 _TITLES = {
-    "fitting": Text("Fits, fastest first", "可行方案（从快到慢）"),
-    "too_large": Text("Does not fit", "放不下"),
-    "why": Text("Why", "理由"),
-    "costs": Text("Hours and cost of {tokens} tokens", "训练 {tokens} token 的耗时与费用"),
+    "fitting": translated("Fits, fastest first"),
+    "too_large": translated("Does not fit"),
+    "why": translated("Why"),
+    "costs": translated("Hours and cost of {tokens} tokens"),
 }
 _COLUMNS = (
     Text("", ""),
-    Text("strategy", "方案"),
-    Text("batch", "batch"),
-    Text("GPU memory", "显存"),
-    Text("tokens/s/GPU", "token/s/卡"),
-    Text("limited by", "瓶颈"),
+    translated("strategy"),
+    translated("batch"),
+    translated("GPU memory"),
+    translated("tokens/s/GPU"),
+    translated("limited by"),
 )
 _SOLVED = {
-    "seq-len": (Text("The longest sequences that fit", "能放下的最长序列"), Text("tokens", "token")),
-    "micro-batch": (Text("The largest micro-batches that fit", "能放下的最大 micro-batch"), Text("samples", "样本")),
-    "generations": (
-        Text("The most completions per prompt that fit and run at once", "放得下且能同时生成的最多回答数"),
-        Text("completions", "回答数"),
-    ),
-    "gpus": (Text("The fewest GPUs that hold it", "所需的最少 GPU 数"), Text("GPUs", "GPU 数")),
+    "seq-len": (translated("The longest sequences that fit"), translated("tokens")),
+    "micro-batch": (translated("The largest micro-batches that fit"), translated("samples")),
+    "generations": (translated("The most completions per prompt that fit and run at once"), translated("completions")),
+    "gpus": (translated("The fewest GPUs that hold it"), translated("GPUs", "number")),
 }
 """By what was asked for: the table's title, and the column's."""
 _SOURCES = {
-    "rehearsed": Text("± {band:.0%}: rehearsed at full depth", "± {band:.0%}：以完整深度排练"),
-    "extended": Text("± {band:.0%}: extrapolated from short rehearsals", "± {band:.0%}：由短排练外推"),
-    "formula": Text(
-        "± {band:.0%}: by formula; slower strategies were not rehearsed",
-        "± {band:.0%}：仅按公式估算；较慢的方案没有排练",
-    ),
+    "rehearsed": translated("± {band:.0%}: rehearsed at full depth"),
+    "extended": translated("± {band:.0%}: extrapolated from short rehearsals"),
+    "formula": translated("± {band:.0%}: by formula; slower strategies were not rehearsed"),
 }
-_BATCH = Text("batch: micro-batch x gradient accumulation steps", "batch：micro-batch x 梯度累积步数")
+_BATCH = translated("batch: micro-batch x gradient accumulation steps")
 
 
 def _say(text: Text, language: str) -> str:
@@ -88,7 +82,7 @@ def plan_summary(plan: Plan, language: str) -> str:
 
 def _parameters(count: int, language: str) -> str:
     figure = f"{count / 1e9:.1f} B" if count >= 5e7 else f"{count / 1e6:.1f} M"
-    return Text("{figure} parameters", "{figure} 参数").format(figure=figure).in_language(language)
+    return translated("{figure} parameters").format(figure=figure).in_language(language)
 
 
 def plan_tables(plan: Plan, language: str) -> list[Table]:
@@ -130,7 +124,7 @@ def _fitting(plan: Plan, language: str) -> Table:
 def _solution_text(choice: SolutionSummary, language: str) -> str:
     value = f"{choice.solved:,}"
     if choice.at_limit:
-        return Text("{value} (larger not tried)", "{value}（未尝试更大的值）").format(value=value).in_language(language)
+        return translated("{value} (larger not tried)").format(value=value).in_language(language)
     return value
 
 
@@ -159,22 +153,21 @@ def _too_large(plan: Plan, language: str) -> Table:
     )
     columns = (
         _COLUMNS[1].in_language(language),
-        Text("missing", "缺口").in_language(language),
-        Text("what would make it fit", "怎样能放下").in_language(language),
+        translated("missing").in_language(language),
+        translated("what would make it fit").in_language(language),
     )
     return Table(_TITLES["too_large"].in_language(language), columns, rows)
 
 
-_COST_NOTE = Text(
+_COST_NOTE = translated(
     "range: from the hardware's peak to half the estimated speed, at the lowest and highest price; "
-    "without loading, checkpoints and restarts",
-    "范围：从硬件标称速度到估计速度的一半，按最低与最高价格；不含加载、checkpoint 和重启的时间",
+    "without loading, checkpoints and restarts"
 )
 
 
 def _costs(plan: Plan, language: str) -> Table:
     currency = clean_line(plan.currency)
-    columns = (Text("", ""), _COLUMNS[1], Text("hours", "小时"), Text("cost", "费用"))
+    columns = (Text("", ""), _COLUMNS[1], translated("hours"), translated("cost"))
     rows = tuple(
         (
             str(number),
@@ -235,6 +228,6 @@ def shown_names(language: str, plan: Plan) -> dict[str, str]:
 def legend_names(language: str) -> dict[str, str]:
     """What the parts of a bar are called, in the picture's order."""
     names = {name: word(name, language) for name in CATEGORIES if name in _LETTERS}
-    names["reserve"] = Text("reserved, unused", "已保留未使用").in_language(language)
-    names["free"] = Text("free", "空闲").in_language(language)
+    names["reserve"] = translated("reserved, unused").in_language(language)
+    names["free"] = translated("free").in_language(language)
     return names

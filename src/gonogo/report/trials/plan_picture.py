@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.finding.planned import Plan, StrategySummary, TooLarge
 from gonogo.finding.words import size
@@ -33,11 +33,10 @@ COLOURS = {
 _MARGIN, _BAR_WIDTH, _BAR_HEIGHT, _ROW = 24, 720, 24, 66
 _WIDTH = _MARGIN + _BAR_WIDTH + 160
 _GREY, _RED = "#57606a", "#cf222e"
-_TITLE = Text("Memory of one GPU", "单卡显存")
-_TOO_LARGE = Text("does not fit", "放不下")
-_NO_CHINESE_FONT = Text(
-    "{path}: this machine has no Chinese font, so the picture is in English; an .svg can be in Chinese",
-    "{path}：本机没有中文字体，图中文字改用英文；.svg 图可显示中文",
+_TITLE = translated("Memory of one GPU")
+_TOO_LARGE = translated("does not fit")
+_NO_CHINESE_FONT = translated(
+    "{path}: this machine has no Chinese font, so the picture is in English; an .svg can be in Chinese"
 )
 """A PNG takes its letters from the machine that draws it, an SVG from the one that shows it."""
 _TOP, _LABEL, _MIN_WIDTH = 84.0, 20.0, 0.5
@@ -52,9 +51,9 @@ def check_picture(path: Path | None) -> None:
     check_suffix(path, OPTION)
     why = None
     if os.path.isdir(path):
-        why = Text("is a folder: give a file in it", "是一个目录：请写出其中的文件名")
+        why = translated("is a folder: give a file in it")
     elif not os.path.isdir(path.parent):
-        why = Text("the folder {folder} does not exist", "目录 {folder} 不存在").format(folder=path.parent)
+        why = translated("the folder {folder} does not exist").format(folder=path.parent)
     if why is not None:
         raise _unwritable(path, why)
 
@@ -154,7 +153,7 @@ def _batch(choice: StrategySummary) -> str:
 
 
 def _speed(choice: StrategySummary, language: str) -> str:
-    speed = Text("{speed:,.0f} tokens/s/GPU", "{speed:,.0f} token/s/卡").format(speed=choice.tokens_per_second_per_gpu)
+    speed = translated("{speed:,.0f} tokens/s/GPU").format(speed=choice.tokens_per_second_per_gpu)
     return f"{_batch(choice)}  ·  {speed.in_language(language)}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.planned import Plan
 from gonogo.finding.words import size
 from gonogo.report.page import Page, Styled
@@ -20,8 +20,8 @@ _COLOURS = {
     "reserve": "dim",
     "free": "dim",
 }
-_MEMORY = Text("Memory of one GPU", "单卡显存")
-_WHY = Text("Why", "理由")
+_MEMORY = translated("Memory of one GPU")
+_WHY = translated("Why")
 
 
 def print_plan(plan: Plan, page: Page, language: str) -> None:

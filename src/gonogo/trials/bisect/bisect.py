@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
+from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict, translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 from gonogo.prepare.packages.index import releases_of
@@ -74,10 +74,7 @@ def bisect(request: BisectRequest, attempt: Try, on_progress: OnProgress | None 
     _check_package(name, request.rehearsal)
     if good == bad:
         raise UserError(
-            Text(
-                "--good and --bad are both {version}: give two different releases",
-                "--good 与 --bad 都是 {version}：请给出两个不同的版本",
-            ).format(version=good)
+            translated("--good and --bad are both {version}: give two different releases").format(version=good)
         )
     found = Bisected(name, good, bad)
     try:
@@ -100,9 +97,8 @@ def _search(found: Bisected, releases: list[Version], trying: _Trying, *, upstre
     found.trials.append(_trial(found.good, good, failure))
     if (good.verdict, bad.verdict) == (Verdict.NO_GO, Verdict.GO):
         raise UserError(
-            Text(
-                "it is the other way round: {package} {bad} is GO and {good} is NO-GO; swap --good and --bad",
-                "方向反了：{package} {bad} 为 GO，{good} 为 NO-GO；请对调 --good 与 --bad",
+            translated(
+                "it is the other way round: {package} {bad} is GO and {good} is NO-GO; swap --good and --bad"
             ).format(package=found.package, good=found.good, bad=found.bad)
         )
     if (good.verdict, bad.verdict) != (Verdict.GO, Verdict.NO_GO):
@@ -196,11 +192,11 @@ def _trial(version: Version, report: Report, failure: str | None) -> ReleaseTria
 def _why_skipped(report: Report) -> Text:
     if report.verdict is Verdict.NO_GO:
         first = next(finding for finding in report.findings if _is_certain_error(finding))
-        return Text("it fails for another reason: {hazard}", "它因其他原因失败：{hazard}").format(hazard=first.hazard)
+        return translated("it fails for another reason: {hazard}").format(hazard=first.hazard)
     reasons = [skipped for skipped in report.skipped if "--ranks" not in skipped.why.en]
     if not reasons:
-        return Text("CANNOT-TELL", "CANNOT-TELL")
-    return Text("{what}: {why}", "{what}：{why}").format(what=reasons[-1].what, why=reasons[-1].why)
+        return translated("CANNOT-TELL")
+    return translated("{what}: {why}").format(what=reasons[-1].what, why=reasons[-1].why)
 
 
 def _version(option: str, text: str) -> Version:
@@ -208,28 +204,24 @@ def _version(option: str, text: str) -> Version:
         return Version(text)
     except InvalidVersion:
         raise UserError(
-            Text(
-                "{option} {text}: must be a version, for example 0.14.2", "{option} {text}：请写成版本号，例如 0.14.2"
-            ).format(option=option, text=repr(text))
+            translated("{option} {text}: must be a version, for example 0.14.2").format(option=option, text=repr(text))
         ) from None
 
 
 def _check_package(name: str, rehearsal: RehearsalRequest) -> None:
     if not can_overlay(name):
         raise UserError(
-            Text(
+            translated(
                 "--package {name}: a compiled package can't be installed over the present one; create a "
-                "Python environment for each version, and rehearse there",
-                "--package {name}：它是编译包，无法叠加安装；请为每个版本各建一个 Python 环境，分别排练",
+                "Python environment for each version, and rehearse there"
             ).format(name=name)
         )
     for option in rehearsal.with_packages:
         if canonicalize_name(option.partition("==")[0].strip()) == name:
             raise UserError(
-                Text(
-                    "--with {option}: the bisection chooses the versions of {name}; remove this option",
-                    "--with {option}：{name} 的版本由二分查找决定，请去掉此选项",
-                ).format(option=option, name=name)
+                translated("--with {option}: the bisection chooses the versions of {name}; remove this option").format(
+                    option=option, name=name
+                )
             )
 
 
@@ -237,8 +229,7 @@ def _no_release(name: str, option: str, version: Version, releases: list[Version
     before = [release for release in releases if release < version][-2:]
     after = [release for release in releases if release > version][:2]
     return UserError(
-        Text(
-            "{option} {version}: pip finds no such release of {name}; the nearest are {nearest}",
-            "{option} {version}：pip 找不到 {name} 的这个版本；最接近的有 {nearest}",
-        ).format(option=option, version=version, name=name, nearest=", ".join(map(str, [*before, *after])))
+        translated("{option} {version}: pip finds no such release of {name}; the nearest are {nearest}").format(
+            option=option, version=version, name=name, nearest=", ".join(map(str, [*before, *after]))
+        )
     )

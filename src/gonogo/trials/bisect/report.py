@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from gonogo.finding import Report, Skipped, Text, Verdict
+from gonogo.finding import Report, Skipped, Text, Verdict, translated
 from gonogo.finding.bisection import Bisection, TriedRelease
 from gonogo.trials.bisect.bisect import Bisected, ReleaseTrial
 
-_BREAKS = Text(
-    "{package} {bad} breaks the run: {good} is the last release that works",
-    "{package} {bad} 引入了问题：{good} 是最后一个能跑的版本",
-)
-_MENDS = Text(
-    "{package} {good} fixes the run: {bad} is the last release that fails",
-    "{package} {good} 修复了问题：{bad} 是最后一个会失败的版本",
-)
-_AMONG = Text(
+_BREAKS = translated("{package} {bad} breaks the run: {good} is the last release that works")
+_MENDS = translated("{package} {good} fixes the run: {bad} is the last release that fails")
+_AMONG = translated(
     "it runs with {package} {good} and fails with {bad}; the release that makes the difference is not "
-    "known, because {untold} could not be judged",
-    "{package} {good} 能跑，{bad} 失败；其间哪个版本造成差别尚无定论：{untold} 无法判断",
+    "known, because {untold} could not be judged"
 )
-_BETWEEN = Text(
-    "it runs with {package} {good} and fails with {bad}; {count} releases between them were not tried",
-    "{package} {good} 能跑，{bad} 失败；其间还有 {count} 个版本未试",
+_BETWEEN = translated(
+    "it runs with {package} {good} and fails with {bad}; {count} releases between them were not tried"
 )
-_BOTH_RUN = Text(
-    "it runs with both {package} {good} and {bad}: there is nothing to find",
-    "{package} {good} 与 {bad} 都能跑：没有可查找的差别",
+_BOTH_RUN = translated("it runs with both {package} {good} and {bad}: there is nothing to find")
+_BOTH_FAIL = translated(
+    "it fails with both {package} {good} and {bad}: the version makes no difference, or --good is not a working one"
 )
-_BOTH_FAIL = Text(
-    "it fails with both {package} {good} and {bad}: the version makes no difference, or --good is not a working one",
-    "{package} {good} 与 {bad} 都失败：与版本无关，或者 --good 并不是好的版本",
-)
-_NOT_TOLD = Text(
-    "{package} {version} can't be judged, so the bisection has no starting point",
-    "{package} {version} 无法判断，因此二分查找没有起点",
-)
-_INTERRUPTED = Text("interrupted: partial result", "已中断：以下为部分结果")
-_UNTRIED = Text("{package} {version}", "{package} {version}")
+_NOT_TOLD = translated("{package} {version} can't be judged, so the bisection has no starting point")
+_INTERRUPTED = translated("interrupted: partial result")
+_UNTRIED = translated("{package} {version}")
 
 
 def bisect_report(found: Bisected) -> Report:

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.record import RehearsalRecord
-from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, cured
+from gonogo.finding import Edit, Finding, Report, Skipped, Text, Verdict, cured, translated
 from gonogo.judge.rehearsal_summary import host_per_node, own_device
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.copy import Copy, patch_of
@@ -16,20 +16,14 @@ from gonogo.trials.cure.search import SearchState
 from gonogo.trials.cure.trial import Trial
 from gonogo.trials.plan.rehearsed_step import seconds_of_step
 
-_INTERRUPTED = Text("interrupted: partial result", "已中断：以下为部分结果")
-_OUT_OF_TIME = Text("--budget used up: there may be more to try", "--budget 规定的时间已用完：可能还有未尝试的改动")
-_NOTHING_TO_DO = Text("GO without changes: nothing to cure", "原样即为 GO：无需修复")
-_CURED = Text("cured: rehearsed GO with the patch", "已修复：打上补丁后排练结果为 GO")
-_NO_CURE = Text(
-    "no cure found: what was tried and the remaining blockers are below",
-    "没有找到修复办法：以下是尝试过的改动，以及剩余的阻碍",
-)
-_NEAR_CURE = Text(
-    "no complete cure found: the patch gets further, and the remaining blockers are below",
-    "没有找到完整的修复办法：补丁能让它执行得更远，剩余的阻碍见下",
-)
-_PARTLY = Text("everything after the errors below", "下列错误之后的内容")
-_NOT_SEEN = Text("the rehearsal ends where the program fails", "程序在哪里失败，排练就到哪里结束")
+_INTERRUPTED = translated("interrupted: partial result")
+_OUT_OF_TIME = translated("--budget used up: there may be more to try")
+_NOTHING_TO_DO = translated("GO without changes: nothing to cure")
+_CURED = translated("cured: rehearsed GO with the patch")
+_NO_CURE = translated("no cure found: what was tried and the remaining blockers are below")
+_NEAR_CURE = translated("no complete cure found: the patch gets further, and the remaining blockers are below")
+_PARTLY = translated("everything after the errors below")
+_NOT_SEEN = translated("the rehearsal ends where the program fails")
 
 
 def cure_report(found: SearchState, copy: Copy, *, rehearsals: int, seconds: float, patch_file: str | None) -> Report:

@@ -10,32 +10,23 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from gonogo.finding import Report, Text
+from gonogo.finding import Report, translated
 from gonogo.finding.errors import UserError
 from gonogo.report.atomic import write_atomically
 from gonogo.trials.cure.cure import Cured
 
-_CANNOT_WRITE = Text("can't write {path}: {why}", "无法写入 {path}：{why}")
-_CHANGED = Text(
-    "{path} changed during the search; nothing was written: run the command again",
-    "{path} 在查找修复办法期间被修改；没有改动任何文件：请重新运行",
-)
-_APPLIED = Text(
-    "applied to {count} file(s); undo with: (cd {folder} && patch -R -p1 < {patch})",
-    "已应用到 {count} 个文件；撤销：(cd {folder} && patch -R -p1 < {patch})",
-)
-_NOT_APPLIED = Text(
-    "--apply: nothing was changed, because the patch was not verified as GO",
-    "--apply：补丁没有被证实为 GO，因此没有改动任何文件",
-)
-_NOTHING = Text("--apply: no file needs to be changed", "--apply：没有需要改动的文件")
+_CANNOT_WRITE = translated("can't write {path}: {why}")
+_CHANGED = translated("{path} changed during the search; nothing was written: run the command again")
+_APPLIED = translated("applied to {count} file(s); undo with: (cd {folder} && patch -R -p1 < {patch})")
+_NOT_APPLIED = translated("--apply: nothing was changed, because the patch was not verified as GO")
+_NOTHING = translated("--apply: no file needs to be changed")
 
 
 def check_patch_file(path: Path) -> None:
     """Raise UserError where the patch can't be written there; an older patch is replaced."""
     folder = path.parent
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        why = Text("not a file in a writable folder", "不是可写目录中的文件")
+        why = translated("not a file in a writable folder")
         raise UserError(_CANNOT_WRITE.format(path=path, why=why))
 
 

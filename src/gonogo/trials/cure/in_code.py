@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.script.identifiers import last_name
-from gonogo.finding import Finding, Text
+from gonogo.finding import Finding, translated
 from gonogo.hazards.facts.all_ranks import script_at
 from gonogo.trials.cure.candidate import Candidate
 
@@ -23,14 +23,9 @@ if TYPE_CHECKING:
 _ON_HOST = frozenset({"cpu", "item", "tolist", "numpy"})
 _FUSED = tuple(f"torch.optim.{name}" for name in ("Adam", "AdamW", "SGD", "Adagrad"))
 _KEEPS = frozenset({"append", "extend"})
-_TO_HOST = Text(
-    "move what is kept of each evaluation batch to host memory (line {line})",
-    "把评估中保留的每批结果移到主机内存（第 {line} 行）",
-)
-_SMALLER = Text(
-    "evaluate {size} samples at a time (batch_size was {before})", "每次评估 {size} 个样本（原 batch_size 为 {before}）"
-)
-_IS_FUSED = Text("fused=True for {name}", "为 {name} 设 fused=True")
+_TO_HOST = translated("move what is kept of each evaluation batch to host memory (line {line})")
+_SMALLER = translated("evaluate {size} samples at a time (batch_size was {before})")
+_IS_FUSED = translated("fused=True for {name}")
 
 
 def in_code_candidates(finding: Finding, shortage: Shortage, run: Run) -> Iterator[Candidate]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gonogo.evidence.field import whole_number
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.trials.cure.batch import batch_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _KEYS = (
     ("optimizer", "params", "weight_decay"),
     ("zero_optimization", "stage3_gather_16bit_weights_on_model_save"),
 )
-_NAMES = {"samples_a_step": Text("samples per optimizer step", "每个优化器步的样本数")}
+_NAMES = {"samples_a_step": translated("samples per optimizer step")}
 
 
 def changed_learning(before: Trial, after: Trial) -> Text | None:
@@ -39,9 +39,7 @@ def changed_learning(before: Trial, after: Trial) -> Text | None:
         for name, value in was.items():
             if value is not None and now.get(name) is not None and now[name] != value:
                 shown = _NAMES.get(name, Text(name, name))
-                return Text("{name}: {was} would become {now}", "{name}：{was} 会变成 {now}").format(
-                    name=shown, was=value, now=now[name]
-                )
+                return translated("{name}: {was} would become {now}").format(name=shown, was=value, now=now[name])
     return _asked_less(before, after)
 
 
@@ -65,12 +63,12 @@ def _asked_less(before: Trial, after: Trial) -> Text | None:
         return None
     was, now = before.record.ranks[0], after.record.ranks[0]
     if after.record.world_size < before.record.world_size:
-        return Text("fewer ranks would take part in training", "参与训练的 rank 会变少")
+        return translated("fewer ranks would take part in training")
     if was.parameter_count and now.parameter_count and was.parameter_count != now.parameter_count:
-        return Text(
-            "the model would have {now:,} parameters, not {was:,}", "模型会有 {now:,} 个参数，而不是 {was:,} 个"
-        ).format(now=now.parameter_count, was=was.parameter_count)
+        return translated("the model would have {now:,} parameters, not {was:,}").format(
+            now=now.parameter_count, was=was.parameter_count
+        )
     lost = [phase for phase in (*was.expected_phases, *was.phases) if phase not in (*now.expected_phases, *now.phases)]
     if lost and now.outcome == "completed":
-        return Text("it would no longer reach: {phase}", "不会再执行到：{phase}").format(phase=", ".join(set(lost)))
+        return translated("it would no longer reach: {phase}").format(phase=", ".join(set(lost)))
     return None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gonogo.evidence.rehearsal.failures import offload_device, setting
-from gonogo.finding import Finding, Text
+from gonogo.finding import Finding, Text, translated
 from gonogo.trials.cure.batch import ACCUMULATION, MICRO_BATCH, Batch, batch_of
 from gonogo.trials.cure.candidate import Candidate
 from gonogo.trials.cure.in_code import in_code_candidates
@@ -163,30 +163,28 @@ def _title(change: MemorySettings, batch: Batch | None) -> Text:
     said: list[Text] = []
     if change.micro_batch is not None and batch is not None:
         said.append(
-            Text(
+            translated(
                 "micro-batch {size} and gradient accumulation {times} (were {before} and {steps}; same "
-                "samples per step)",
-                "micro-batch {size}、梯度累积 {times} 步（原为 {before} 和 {steps}；每步样本数不变）",
-            ).format(
+                "samples per step)").format(
                 size=change.micro_batch, times=batch.accumulation * (batch.micro_batch // change.micro_batch),
                 before=batch.micro_batch, steps=batch.accumulation,
             )
         )  # fmt: skip
     if change.checkpointing:
-        said.append(Text("gradient checkpointing", "梯度检查点"))
+        said.append(translated("gradient checkpointing"))
     if change.stage is not None:
         said.append(Text(f"ZeRO stage {change.stage}", f"ZeRO stage {change.stage}"))
     if change.offload_optimizer:
-        said.append(Text("optimizer offload to the CPU", "优化器卸载到 CPU"))
+        said.append(translated("optimizer offload to the CPU"))
     if change.offload_parameters:
-        said.append(Text("parameter offload to the CPU", "参数卸载到 CPU"))
+        said.append(translated("parameter offload to the CPU"))
     return Text(", ".join(one.en for one in said), "，".join(one.zh for one in said))
 
 
 _EVALUATION = {
-    "per_device_eval_batch_size": (1, Text("evaluate one sample at a time", "每次评估一个样本")),
-    "prediction_loss_only": (True, Text("keep only the loss in evaluation", "评估时只保留 loss")),
-    "eval_accumulation_steps": (1, Text("move evaluation outputs to host memory", "把评估的输出移到主机内存")),
+    "per_device_eval_batch_size": (1, translated("evaluate one sample at a time")),
+    "prediction_loss_only": (True, translated("keep only the loss in evaluation")),
+    "eval_accumulation_steps": (1, translated("move evaluation outputs to host memory")),
 }
 
 

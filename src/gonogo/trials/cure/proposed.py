@@ -17,7 +17,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gonogo.finding import Edit, Finding, Text, Verdict
+from gonogo.finding import Edit, Finding, Text, Verdict, translated
 from gonogo.finding.second_opinion.model_reading import Proof
 from gonogo.finding.text import listed
 from gonogo.prepare.packages.installed import installed_version
@@ -43,25 +43,22 @@ _VARIABLE = re.compile(
 _NAMES_A_PLACE = re.compile(r"PATH|HOME|DIR|FILE|LIB|PLUGIN|CMD|EXEC|HOOK|CACHE|TOKEN|KEY|URL|ENDPOINT|LAUNCHER|MODULE")
 _MAX_TEXT = 4000
 
-_NO_LAUNCH = Text("the command launches no run that gonogo can change", "该命令没有启动 gonogo 能够修改的运行")
-_NO_PLACE = Text("there is no place in the files to set {name}", "文件中没有可以设置 {name} 的位置")
-_NO_SETTING = Text("{name} is no setting that may be tried", "{name} 不是可以试验的设置")
-_NO_VALUE = Text("the value for {name} is no plain value", "{name} 的值不是普通的值")
-_NO_PACKAGE = Text("the run does not use {name}", "该运行没有使用 {name}")
-_COMPILED = Text("another release of {name} can't be laid over: it is compiled", "{name} 是编译包，无法叠加其他版本")
-_NO_FILE = Text("{name} is none of the run's Python files", "{name} 不是该运行的 Python 文件")
-_NOT_ONCE = Text(
-    "what it would change does not stand exactly once in {name}", "它要改动的内容在 {name} 中并非恰好出现一次"
+_NO_LAUNCH = translated("the command launches no run that gonogo can change")
+_NO_PLACE = translated("there is no place in the files to set {name}")
+_NO_SETTING = translated("{name} is no setting that may be tried")
+_NO_VALUE = translated("the value for {name} is no plain value")
+_NO_PACKAGE = translated("the run does not use {name}")
+_COMPILED = translated("another release of {name} can't be laid over: it is compiled")
+_NO_FILE = translated("{name} is none of the run's Python files")
+_NOT_ONCE = translated("what it would change does not stand exactly once in {name}")
+_OUTSIDE = translated("it would change a file outside of the project")
+_NOTHING = translated("it changes nothing")
+_UNCHANGED_GO = translated(
+    "the run rehearses GO without the change: its failure does not show in a rehearsal, so that nothing can be proven"
 )
-_OUTSIDE = Text("it would change a file outside of the project", "它会改动项目之外的文件")
-_NOTHING = Text("it changes nothing", "它没有改动任何内容")
-_UNCHANGED_GO = Text(
-    "the run rehearses GO without the change: its failure does not show in a rehearsal, so that nothing can be proven",
-    "不做改动时排练结果已是 GO：该失败无法在排练中重现，因此无法证实",
-)
-_PROVEN = Text("rehearsed GO with the change; without it the run fails", "做此改动后排练结果为 GO；不做则失败")
-_FURTHER = Text("the run gets further with it, and is not GO: {what}", "做此改动后能执行得更远，但仍不是 GO：{what}")
-_TITLE = Text("the proposed change", "所建议的改动")
+_PROVEN = translated("rehearsed GO with the change; without it the run fails")
+_FURTHER = translated("the run gets further with it, and is not GO: {what}")
+_TITLE = translated("the proposed change")
 
 
 class Proposal(msgspec.Struct, frozen=True):

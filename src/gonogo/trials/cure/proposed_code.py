@@ -10,7 +10,7 @@ import ast
 import re
 from collections import Counter
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9][\w.+-]{0,60}|")
 _RUNS_THINGS = frozenset({
@@ -20,12 +20,12 @@ _RUNS_THINGS = frozenset({
 })  # fmt: skip
 """What must not be called in another way than it is."""
 
-_NOT_PYTHON = Text("with it the file is no Python", "改动之后文件不是合法的 Python")
-_CALLS = Text("it calls something new: {name}", "它调用了新的内容：{name}")
-_IMPORTS = Text("it imports something", "它引入了新的 import")
-_NAMES = Text("it names something new: {name}", "它用到了新的名称：{name}")
-_WORDS = Text("it brings in text that is no plain setting: {name}", "它带入了并非普通设置的文本：{name}")
-_RUNS = Text("it changes what {name} is given", "它改变了传给 {name} 的内容")
+_NOT_PYTHON = translated("with it the file is no Python")
+_CALLS = translated("it calls something new: {name}")
+_IMPORTS = translated("it imports something")
+_NAMES = translated("it names something new: {name}")
+_WORDS = translated("it brings in text that is no plain setting: {name}")
+_RUNS = translated("it changes what {name} is given")
 
 
 def refusal_of(before: str, after: str) -> Text | None:

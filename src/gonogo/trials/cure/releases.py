@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from gonogo.finding import Finding, Text
+from gonogo.finding import Finding, Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 from gonogo.prepare.packages.index import releases_of
@@ -29,12 +29,9 @@ _NEAREST = 2
 _INTERFACE_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "AttributeError", "TypeError"})
 """What is raised where one release calls another that it was not written for."""
 _IN_PACKAGE = re.compile(r"(?:site|dist)-packages/([A-Za-z0-9_]+)/")
-_OTHER = Text("{package} {version}, the nearest {which} release", "{package} {version}（最近的{which}版本）")
-_DIFFERS = Text(
-    "{package} {version}, the nearest release in which what failed is otherwise",
-    "{package} {version}（与失败之处不同的最近版本）",
-)
-_NEWER, _OLDER = Text("newer", "较新"), Text("older", "较旧")
+_OTHER = translated("{package} {version}, the nearest {which} release")
+_DIFFERS = translated("{package} {version}, the nearest release in which what failed is otherwise")
+_NEWER, _OLDER = translated("newer"), translated("older")
 
 
 def release_candidates(finding: Finding, trial: Trial) -> Iterator[Candidate]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
-from gonogo.finding import Applicability, Certainty, Edit, Finding, Text, Verdict
+from gonogo.finding import Applicability, Certainty, Edit, Finding, Text, Verdict, translated
 from gonogo.finding.errors import UserError
 from gonogo.hazards.index import all_hazards
 from gonogo.trials.cure.candidate import Candidate, of_fix
@@ -24,12 +24,12 @@ from gonogo.trials.cure.writing import set_zero
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
     from gonogo.trials.cure.trial import Trial
-_STAGE_2 = Text("ZeRO stage 2: parameters are not partitioned", "ZeRO stage 2：不切分参数")
+_STAGE_2 = translated("ZeRO stage 2: parameters are not partitioned")
 _ORDER = {Applicability.SAFE: 0, Applicability.UNSAFE: 1}
 
 _MAX_STEPS = 12
-_LOOKING = Text("unchanged", "原样")
-_PROOF = Text("final verification", "最终验证")
+_LOOKING = translated("unchanged")
+_PROOF = translated("final verification")
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class CureSearch:
             trial = self._trier.check()
             if any(_without(finding, found.now.in_files) for finding in trial.in_files):
                 continue
-            self._trier.doing = Text("without: {title}", "不做：{title}").format(title=step.title)
+            self._trier.doing = translated("without: {title}").format(title=step.title)
             trial = self._trier(trial, found.now.ranks)
             if trial.verdict is Verdict.GO:
                 found.attempts.append(Attempt(step, _NOT_NEEDED))
@@ -234,13 +234,10 @@ class CureSearch:
         self._trier.pins = tuple(pin for step in steps for pin in step.pins)
 
 
-_BRINGS = Text("it causes another error: {what}", "会带来另一个错误：{what}")
-_CHANGES_TRAINING = Text(
-    "it affects training results (--allow-training-changes): {what}",
-    "它会影响训练结果（--allow-training-changes）：{what}",
-)
-_STAYS = Text("the error remains", "错误仍然存在")
-_NOT_NEEDED = Text("reverted: GO without it", "已撤回：不改也是 GO")
+_BRINGS = translated("it causes another error: {what}")
+_CHANGES_TRAINING = translated("it affects training results (--allow-training-changes): {what}")
+_STAYS = translated("the error remains")
+_NOT_NEEDED = translated("reverted: GO without it")
 
 
 def _certain(findings: Iterable[Finding]) -> bool:
@@ -303,14 +300,12 @@ def _outcome(cured: Finding, trial: Trial) -> Text:
     if first is None:
         why = next(iter(trial.rehearsed.skipped), None) if trial.rehearsed is not None else None
         if why is None:
-            return Text("CANNOT-TELL", "CANNOT-TELL")
-        return Text("CANNOT-TELL: {what}: {why}", "CANNOT-TELL：{what}：{why}").format(what=why.what, why=why.why)
+            return translated("CANNOT-TELL")
+        return translated("CANNOT-TELL: {what}: {why}").format(what=why.what, why=why.why)
     if first.hazard == cured.hazard:
         return _STAYS
     fallback = first.hazard in {hazard.name for hazard in all_hazards() if hazard.fallback}
-    return Text("it then fails for another reason: {what}", "随后因其他原因失败：{what}").format(
-        what=first.cause if fallback else first.title
-    )
+    return translated("it then fails for another reason: {what}").format(what=first.cause if fallback else first.title)
 
 
 def candidates(finding: Finding, trial: Trial, *, upstream: bool = False) -> Iterator[Candidate]:

@@ -15,7 +15,7 @@ from gonogo.check.findings import Checked, check
 from gonogo.check.settings import read_settings
 from gonogo.evidence.rehearsal.record import Phase, RehearsalRecord
 from gonogo.evidence.run import Run
-from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict
+from gonogo.finding import Certainty, Finding, Report, Severity, Text, Verdict, translated
 from gonogo.prepare.packages import installed_version
 from gonogo.prepare.packages.names import STACK, can_overlay
 from gonogo.rehearse.progress import OnProgress, RehearsalStatus
@@ -131,7 +131,7 @@ class TrialRunner:
         self.on_progress(
             dataclasses.replace(
                 status,
-                activity=Text("{number}, {doing}: {activity}", "第 {number} 次，{doing}：{activity}").format(
+                activity=translated("{number}, {doing}: {activity}").format(
                     number=self.rehearsals, doing=self.doing, activity=status.activity
                 ),
             )

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from gonogo.evidence.environment.hardware import Accelerator, all_accelerators
-from gonogo.finding import Report, Skipped, Text, Verdict, planned
+from gonogo.finding import Report, Skipped, Text, Verdict, planned, translated
 from gonogo.finding.text import listed
 from gonogo.trials.plan import roofline
 from gonogo.trials.plan.choice import BANDS, Choice
@@ -46,10 +46,7 @@ def _notes(plan: PlanResult) -> list[Text]:
     notes = []
     if plan.request.global_batch is None:
         notes.append(
-            Text(
-                "--global-batch not given: using {batch} samples per step",
-                "未指定 --global-batch：按每步 {batch} 个样本规划",
-            ).format(batch=plan.global_batch)
+            translated("--global-batch not given: using {batch} samples per step").format(batch=plan.global_batch)
         )
     return [*notes, *unstated(plan.request)]
 
@@ -58,21 +55,13 @@ def unstated(request: PlanRequest) -> list[Text]:
     """What could not be judged for want of being told."""
     if request.machine.host_bytes is not None:
         return []
-    return [
-        Text(
-            "--host-memory not given: whether offloaded states fit in host memory was not checked",
-            "未指定 --host-memory：没有检查卸载的状态能否放进主机内存",
-        )
-    ]
+    return [translated("--host-memory not given: whether offloaded states fit in host memory was not checked")]
 
 
 def covered(plan: PlanResult | Solved, whole: Sequence[Choice]) -> list[Text]:
     """What was rehearsed. ``whole``: at full depth."""
     said = [
-        Text(
-            "{count} rehearsals of the real {stack} ({new} new, {old} cached), {seconds:.0f} s",
-            "用真实的 {stack} 排练 {count} 次（新 {new} 次，缓存 {old} 次），{seconds:.0f} 秒",
-        ).format(
+        translated("{count} rehearsals of the real {stack} ({new} new, {old} cached), {seconds:.0f} s").format(
             stack=_stack(plan.request),
             count=plan.rehearsed + plan.reused,
             new=plan.rehearsed,
@@ -82,7 +71,7 @@ def covered(plan: PlanResult | Solved, whole: Sequence[Choice]) -> list[Text]:
     ]
     if whole:
         said.append(
-            Text("rehearsed at full depth: {what}", "以完整深度排练：{what}").format(
+            translated("rehearsed at full depth: {what}").format(
                 what=listed((choice.strategy.label for choice in whole), "; ", "；")
             )
         )
@@ -91,8 +80,8 @@ def covered(plan: PlanResult | Solved, whole: Sequence[Choice]) -> list[Text]:
 
 def _stack(request: PlanRequest) -> Text:
     if request.task is None:
-        return Text("transformers and DeepSpeed", "transformers 和 DeepSpeed")
-    return Text("TRL, transformers and DeepSpeed", "TRL、transformers 和 DeepSpeed")
+        return translated("transformers and DeepSpeed")
+    return translated("TRL, transformers and DeepSpeed")
 
 
 def _skipped_items(plan: PlanResult) -> list[Skipped]:
@@ -102,9 +91,8 @@ def _skipped_items(plan: PlanResult) -> list[Skipped]:
         skipped.append(
             Skipped(
                 names,
-                Text(
-                    "may or may not fit; not rehearsed at full depth, because none is clearly faster than the best",
-                    "可能放得下，也可能放不下；由于并不比最优方案明显更快，没有以完整深度排练",
+                translated(
+                    "may or may not fit; not rehearsed at full depth, because none is clearly faster than the best"
                 ),
             )
         )
@@ -116,11 +104,10 @@ def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> lis
     skipped = [
         *not_rehearsed(request),
         Skipped(
-            Text("step times", "每步耗时"),
-            Text(
+            translated("step times"),
+            translated(
                 "roofline estimates ({matmul:.0%} of matmul FLOP/s, {memory:.0%} of memory bandwidth, "
-                "{link:.0%} of link bandwidth), for ranking only",
-                "roofline 估计（矩阵算力 {matmul:.0%}、显存带宽 {memory:.0%}、链路带宽 {link:.0%}），仅用于排序",
+                "{link:.0%} of link bandwidth), for ranking only"
             ).format(matmul=roofline.MATMUL_SHARE, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
         ),
     ]
@@ -128,9 +115,7 @@ def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> lis
         skipped.append(
             Skipped(
                 choice.strategy.label,
-                Text("its rehearsal failed: {message}", "排练失败：{message}").format(
-                    message=message.strip().partition("\n")[0]
-                ),
+                translated("its rehearsal failed: {message}").format(message=message.strip().partition("\n")[0]),
             )
         )
     return skipped
@@ -221,10 +206,10 @@ def too_large(choice: Choice, request: PlanRequest) -> planned.TooLarge:
     )
 
 
-_HOST = Text("{size} GiB of host memory per node", "每节点 {size} GiB 主机内存")
-_AND_HOST = Text("and in any case {size} GiB of host memory per node", "且无论如何每节点需要 {size} GiB 主机内存")
-_NVME = Text("{size} GiB of NVMe per node", "每节点 {size} GiB NVMe")
-_AND_NVME = Text("and in any case {size} GiB of NVMe per node", "且无论如何每节点需要 {size} GiB NVMe")
+_HOST = translated("{size} GiB of host memory per node")
+_AND_HOST = translated("and in any case {size} GiB of host memory per node")
+_NVME = translated("{size} GiB of NVMe per node")
+_AND_NVME = translated("and in any case {size} GiB of NVMe per node")
 
 
 def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
@@ -232,29 +217,24 @@ def _cures(choice: Choice, request: PlanRequest) -> list[Text]:
     machine = request.machine
     cures = []
     if choice.room.short_of == "engine":
-        cures.append(Text("an engine on separate GPUs (--engine server)", "让引擎使用单独的 GPU（--engine server）"))
+        cures.append(translated("an engine on separate GPUs (--engine server)"))
     if choice.room.short_of == "accelerator":
         needed = choice.reserved * (1 + BANDS[choice.source])
         larger = _next_larger(machine.accelerator, needed)
         if larger is not None:
-            cures.append(Text("{name} would fit it", "换成 {name} 可以放下").format(name=larger.name))
+            cures.append(translated("{name} would fit it").format(name=larger.name))
         growing = sum(choice.by_category.get(name, 0.0) for name in ("activations", "temporary"))
         capacity = machine.accelerator.total_bytes - machine.accelerator.allowance_bytes
         share = (growing - (needed - capacity)) / growing if growing else 0.0
         shorter = int(request.seq_len * share) // 256 * 256
         if shorter >= 256:
-            cures.append(
-                Text("sequences up to about {length} tokens", "序列缩短到约 {length} token").format(length=shorter)
-            )
+            cures.append(translated("sequences up to about {length} tokens").format(length=shorter))
         count = _gpus_needed(choice, request, needed, capacity)
         if count is not None:
-            cures.append(Text("{count} GPUs", "{count} 张卡").format(count=count))
+            cures.append(translated("{count} GPUs").format(count=count))
         if not cures:
             cures.append(
-                Text(
-                    "a strategy that keeps less on the GPU, or fewer trainable parameters (--tune lora)",
-                    "在显存中保留更少内容的方案，或训练更少参数（--tune lora）",
-                )
+                translated("a strategy that keeps less on the GPU, or fewer trainable parameters (--tune lora)")
             )
     if choice.room.host is not None and choice.room.host < 0:
         assert machine.host_bytes is not None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import asdict
 
-from gonogo.finding import Report, Text, Verdict, planned
+from gonogo.finding import Report, Text, Verdict, planned, translated
 from gonogo.trials.plan.answer import (
     covered,
     files_to_show,
@@ -19,10 +19,7 @@ from gonogo.trials.plan.answer import (
 from gonogo.trials.plan.sizing.batches import global_batch
 from gonogo.trials.plan.solve import Solution, Solved
 
-_RECOMPUTED = Text(
-    "only strategies with gradient checkpointing were tried: they fit the most",
-    "只尝试了开启梯度检查点的方案：它们能放下的最多",
-)
+_RECOMPUTED = translated("only strategies with gradient checkpointing were tried: they fit the most")
 
 
 def solved_report(solved: Solved, notes: Sequence[Text] = ()) -> Report:

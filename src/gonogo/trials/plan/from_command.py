@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gonogo.evidence.config.training_defaults import training_defaults
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.strategy import Tune
 from gonogo.trials.plan.task.in_command import task_in
@@ -68,10 +68,9 @@ def read_training_command(command: Sequence[str]) -> TrainingCommand:
     run = next((run for run in gathered.runs if run.launch is not None), None)
     if run is None or run.launch is None:
         raise UserError(
-            Text(
-                "{command}: starts no training that gonogo recognizes: give MODEL and options instead",
-                "{command}：没有启动 gonogo 能识别的训练：请改为给出 MODEL 和选项",
-            ).format(command=" ".join(command))
+            translated("{command}: starts no training that gonogo recognizes: give MODEL and options instead").format(
+                command=" ".join(command)
+            )
         )
     nodes = _whole(run.launch.nodes.number)
     per_node = _whole(run.launch.processes_per_node.number)

@@ -13,7 +13,7 @@ from gonogo.evidence.document.yaml_file import YamlFile
 from gonogo.evidence.environment.hardware import find_accelerator
 from gonogo.evidence.environment.instances import rented
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text, planned
+from gonogo.finding import Text, planned, translated
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.roofline import MATMUL_SHARE
 
@@ -43,12 +43,7 @@ def tokens_of(text: str | None) -> int:
     except (KeyError, ValueError):
         tokens = 0.0
     if not 1 <= tokens < inf:
-        raise UserError(
-            Text(
-                "--tokens {text}: write a number, for example 300M or 1.5B",
-                "--tokens {text}：请写数量，例如 300M 或 1.5B",
-            ).format(text=repr(text))
-        )
+        raise UserError(translated("--tokens {text}: write a number, for example 300M or 1.5B").format(text=repr(text)))
     return round(tokens)
 
 
@@ -60,7 +55,7 @@ def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
     """
     file = YamlFile(SourceFile.read(path))
     if not file.readable:
-        why = next((problem.message for problem in file.problems), Text("unreadable", "无法读取"))
+        why = next((problem.message for problem in file.problems), translated("unreadable"))
         raise _unusable(path, why)
     found = rented(gpus) if gpus is not None else None
     prices: dict[str, tuple[float, float]] = {}
@@ -81,8 +76,8 @@ def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
     wanted = accelerator if found is None else f"{found[0].name} / {accelerator}"
     raise _unusable(
         path,
-        Text("it has no price for {wanted}, only for {known}", "没有 {wanted} 的价格，只有 {known}").format(
-            wanted=wanted, known=", ".join(prices) or Text("nothing", "空表")
+        translated("it has no price for {wanted}, only for {known}").format(
+            wanted=wanted, known=", ".join(prices) or translated("nothing")
         ),
     )
 
@@ -118,15 +113,11 @@ def _range(path: Path, name: str, value: Any) -> tuple[float, float]:
     figures = value if isinstance(value, list) and len(value) == 2 else [value, value]
     if any(isinstance(one, bool) or not isinstance(one, int | float) or not 0 <= one < inf for one in figures):
         raise _unusable(
-            path,
-            Text(
-                "`{name}` is not a price: write a number, or [lowest, highest]",
-                "`{name}` 不是价格：请写数字，或 [最低, 最高]",
-            ).format(name=name),
+            path, translated("`{name}` is not a price: write a number, or [lowest, highest]").format(name=name)
         )
     low, high = sorted(float(one) for one in figures)
     return low, high
 
 
 def _unusable(path: Path, why: Text) -> UserError:
-    return UserError(Text("--price {path}: {why}", "--price {path}：{why}").format(path=path, why=why))
+    return UserError(translated("--price {path}: {why}").format(path=path, why=why))

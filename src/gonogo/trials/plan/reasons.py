@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.trials.plan.choice import Choice
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.roofline import ALIKE
@@ -13,104 +13,71 @@ from gonogo.trials.plan.task_notes import task_notes
 GIB = 1 << 30
 
 _SPREAD = {
-    0: Text(
-        "Every GPU holds the full model, gradients and optimizer states.", "每张卡都保存完整的模型、梯度和优化器状态。"
-    ),
-    1: Text(
-        "Every GPU holds all weights and gradients; optimizer states are sharded over {n} GPUs.",
-        "每张卡保存全部权重和梯度；优化器状态切分到 {n} 张卡上。",
-    ),
-    2: Text(
+    0: translated("Every GPU holds the full model, gradients and optimizer states."),
+    1: translated("Every GPU holds all weights and gradients; optimizer states are sharded over {n} GPUs."),
+    2: translated(
         "Every GPU holds all weights, so none need to be gathered; gradients and optimizer states are "
-        "sharded over {n} GPUs.",
-        "每张卡保存全部权重，计算时不必从别的卡取；梯度和优化器状态切分到 {n} 张卡上。",
+        "sharded over {n} GPUs."
     ),
-    3: Text(
+    3: translated(
         "Weights, gradients and optimizer states are sharded over {n} GPUs; a layer's weights are gathered "
-        "just before it runs.",
-        "权重、梯度和优化器状态都切分到 {n} 张卡上；每一层计算之前，才从其他卡取来它的权重。",
+        "just before it runs."
     ),
 }
-_ALONE = Text("With one GPU there is nothing to shard.", "只有一张卡，没有可切分的对象。")
-_HOST_OPTIMIZER = Text(
+_ALONE = translated("With one GPU there is nothing to shard.")
+_HOST_OPTIMIZER = translated(
     "Optimizer states are offloaded to host memory ({size:.0f} GiB per node) and updated by the CPU: "
-    "less GPU memory, slower steps.",
-    "优化器状态留在主机内存（每节点 {size:.0f} GiB），由 CPU 更新：省显存，但每步更慢。",
+    "less GPU memory, slower steps."
 )
-_HOST_WEIGHTS = Text(
+_HOST_WEIGHTS = translated(
     "Weights and optimizer states are offloaded to host memory ({size:.0f} GiB per node); weights are "
-    "copied to the GPU when a layer needs them.",
-    "权重和优化器状态放在主机内存（每节点 {size:.0f} GiB），某一层用到时才把权重拷贝到显存。",
+    "copied to the GPU when a layer needs them."
 )
-_NVME = Text(
-    "Optimizer states are offloaded to NVMe ({size:.0f} GiB per node), and read and written every step.",
-    "优化器状态放在 NVMe 上（每节点 {size:.0f} GiB），每一步都要读写一次。",
+_NVME = translated("Optimizer states are offloaded to NVMe ({size:.0f} GiB per node), and read and written every step.")
+_LOADING = translated(
+    "Nothing is offloaded, but the model is loaded through host memory: up to {size:.0f} GiB per node."
 )
-_LOADING = Text(
-    "Nothing is offloaded, but the model is loaded through host memory: up to {size:.0f} GiB per node.",
-    "没有卸载到主机，但加载模型要经过主机内存：每节点最多 {size:.0f} GiB。",
-)
-_SMALL_BUCKETS = Text(
+_SMALL_BUCKETS = translated(
     "It does not fit with DeepSpeed's default communication buffers, but does with a tenth of them, at "
-    "the cost of more and smaller messages.",
-    "按 DeepSpeed 默认的通信缓冲区放不下，缩小到十分之一就放得下；代价是消息更多、更小。",
+    "the cost of more and smaller messages."
 )
-_RECOMPUTED = Text(
+_RECOMPUTED = translated(
     "Gradient checkpointing: activations are recomputed in the backward pass, which costs about a third "
-    "more compute for far less memory.",
-    "梯度检查点：反向时重新计算激活；计算量约多三分之一，显存大幅减少。",
+    "more compute for far less memory."
 )
-_KEPT = Text(
-    "All activations fit, so nothing is recomputed (no gradient checkpointing).",
-    "显存放得下全部激活，无需重复计算（不开梯度检查点）。",
-)
-_LARGEST_PART = Text(
-    "Each GPU uses {used:.1f} of {all:.1f} GiB, most of it for {what} ({most:.1f} GiB).",
-    "每张卡占用 {used:.1f} / {all:.1f} GiB，其中{what}最多（{most:.1f} GiB）。",
-)
-_FASTEST = Text(
-    "No strategy that fits is clearly faster; the bottleneck is {limit}.",
-    "放得下的方案里没有明显更快的；瓶颈：{limit}。",
-)
-_AS_FAST = Text(
-    "As fast as the first, within the uncertainty; the bottleneck is {limit}.",
-    "在误差范围内与第一个一样快；瓶颈：{limit}。",
-)
-_SLOWER = Text(
-    "{percent:.0%} slower than the first; the bottleneck is {limit}.", "比第一个慢 {percent:.0%}；瓶颈：{limit}。"
-)
+_KEPT = translated("All activations fit, so nothing is recomputed (no gradient checkpointing).")
+_LARGEST_PART = translated("Each GPU uses {used:.1f} of {all:.1f} GiB, most of it for {what} ({most:.1f} GiB).")
+_FASTEST = translated("No strategy that fits is clearly faster; the bottleneck is {limit}.")
+_AS_FAST = translated("As fast as the first, within the uncertainty; the bottleneck is {limit}.")
+_SLOWER = translated("{percent:.0%} slower than the first; the bottleneck is {limit}.")
 _LIMITS = {
-    "compute": Text("compute", "计算"),
-    "communication": Text("communication", "卡间通信"),
-    "host_link": Text("PCIe copies", "PCIe 拷贝"),
-    "host_optimizer": Text("CPU optimizer", "CPU 优化器"),
-    "nvme": Text("NVMe", "NVMe"),
-    "generation": Text("generating", "生成"),
+    "compute": translated("compute"),
+    "communication": translated("communication"),
+    "host_link": translated("PCIe copies"),
+    "host_optimizer": translated("CPU optimizer"),
+    "nvme": translated("NVMe"),
+    "generation": translated("generating"),
 }
 _LIMITS_SAID = {
     **_LIMITS,
-    "communication": Text("communication between GPUs", "卡间通信"),
-    "host_link": Text("copies between GPU and host (PCIe)", "显存与内存之间的拷贝（PCIe）"),
-    "host_optimizer": Text("the optimizer on the CPU", "CPU 上的优化器"),
-    "generation": Text("generation of completions", "生成回答"),
+    "communication": translated("communication between GPUs"),
+    "host_link": translated("copies between GPU and host (PCIe)"),
+    "host_optimizer": translated("the optimizer on the CPU"),
+    "generation": translated("generation of completions"),
 }
 _CATEGORIES = {
-    "parameters": Text("weights", "权重"),
-    "gradients": Text("gradients", "梯度"),
-    "optimizer": Text("optimizer states", "优化器状态"),
-    "activations": Text("activations", "激活"),
-    "communication": Text("communication buffers", "通信缓冲区"),
-    "temporary": Text("temporary tensors", "临时张量"),
-    "workspace": Text("cuBLAS's workspace", "cuBLAS 工作区"),
-    "rollout": Text("the rollout engine", "rollout 引擎"),
+    "parameters": translated("weights"),
+    "gradients": translated("gradients"),
+    "optimizer": translated("optimizer states"),
+    "activations": translated("activations"),
+    "communication": translated("communication buffers"),
+    "temporary": translated("temporary tensors"),
+    "workspace": translated("cuBLAS's workspace"),
+    "rollout": translated("the rollout engine"),
 }
 _NOTABLE = 4 * GIB
 """Host memory of a node that is worth a sentence."""
-_HARDWARE = {
-    "accelerator": Text("GPU memory", "显存"),
-    "host": Text("host memory", "主机内存"),
-    "nvme": Text("NVMe", "NVMe"),
-}
+_HARDWARE = {"accelerator": translated("GPU memory"), "host": translated("host memory"), "nvme": translated("NVMe")}
 
 
 def limit(choice: Choice) -> Text:
@@ -168,19 +135,13 @@ def shortfall(choice: Choice, request: PlanRequest) -> Text:
     assert name is not None
     missing = -getattr(choice.room, name) / GIB
     if name == "engine":
-        return Text(
-            "the rollout engine is {missing:.1f} GiB short of starting reliably next to the trainer",
-            "rollout 引擎要在训练器旁可靠启动，还缺 {missing:.1f} GiB",
+        return translated(
+            "the rollout engine is {missing:.1f} GiB short of starting reliably next to the trainer"
         ).format(missing=missing)
     if name == "accelerator":
         accelerator = request.machine.accelerator
-        return Text(
-            "needs {needs:.1f} GiB per GPU at the smallest micro-batch, but has {has:.1f} GiB",
-            "最小 micro-batch 下每张卡需要 {needs:.1f} GiB，只有 {has:.1f} GiB",
-        ).format(
+        return translated("needs {needs:.1f} GiB per GPU at the smallest micro-batch, but has {has:.1f} GiB").format(
             needs=choice.reserved * (1 + choice.band if choice.source != "formula" else 1) / GIB,
             has=(accelerator.total_bytes - accelerator.allowance_bytes) / GIB,
         )
-    return Text("{what}: {missing:.0f} GiB short per node", "{what}：每节点缺 {missing:.0f} GiB").format(
-        what=_HARDWARE[name], missing=missing
-    )
+    return translated("{what}: {missing:.0f} GiB short per node").format(what=_HARDWARE[name], missing=missing)

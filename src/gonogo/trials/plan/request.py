@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gonogo.evidence.environment.hardware import Machine, machine_from, memory_size, requested_nodes
 from gonogo.evidence.paths import contents, exists, expanded, is_file
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.generated.published_folder import folder_of_published, source_of
 from gonogo.trials.plan.from_command import TrainingCommand
@@ -103,11 +103,7 @@ def request_of(options: PlanOptions, command: TrainingCommand | None) -> tuple[P
     tune = options.tune or said.tune or "full"
     chosen = next((known for known in TUNES if known == tune), None)
     if chosen is None:
-        raise UserError(
-            Text("--tune {tune}: must be one of {known}", "--tune {tune}：可选 {known}").format(
-                tune=tune, known=", ".join(TUNES)
-            )
-        )
+        raise UserError(translated("--tune {tune}: must be one of {known}").format(tune=tune, known=", ".join(TUNES)))
     nodes = requested_nodes(options.gpus, options.nodes)
     machine = machine_from(options.gpus, nodes or said.nodes, options.host_memory, said.gpus or _GPUS)
     own_world = (options.gpus is None or said.gpus == machine.count) and nodes in (None, said.nodes)
@@ -141,41 +137,28 @@ def check_rollouts(request: PlanRequest) -> None:
         return
     if accelerator.device_type != "cuda" or request.dtype != "bf16":
         raise UserError(
-            Text(
-                "--task {task} on {name}: vLLM's memory use there is not known; plan without it with --engine none",
-                "--task {task} 在 {name} 上：不知道 vLLM 在其上占用多少显存；--engine none 可不用它来规划",
+            translated(
+                "--task {task} on {name}: vLLM's memory use there is not known; plan without it with --engine none"
             ).format(task=task.task, name=accelerator.name)
         )
     if task.engine == "server" and request.world_size < 2:
-        raise UserError(
-            Text(
-                "--engine server needs separate GPUs: with one GPU none is left for the trainer",
-                "--engine server 需要单独的 GPU：只有一张卡时没有卡可供训练",
-            )
-        )
+        raise UserError(translated("--engine server needs separate GPUs: with one GPU none is left for the trainer"))
 
 
-_NO_MODEL = Text(
-    "no model: give its folder or hub name, for example: gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G",
-    "没有给出模型：请给出目录或 hub 名称，例如 gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G",
+_NO_MODEL = translated(
+    "no model: give its folder or hub name, for example: gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G"
 )
-_MODEL_UNTOLD = Text(
-    "can't tell from the command which model it trains: give it before --, for example: gonogo plan MODEL -- COMMAND",
-    "从命令看不出训练哪个模型：请写在 -- 之前，例如 gonogo plan MODEL -- COMMAND",
+_MODEL_UNTOLD = translated(
+    "can't tell from the command which model it trains: give it before --, for example: gonogo plan MODEL -- COMMAND"
 )
-_LENGTH_UNTOLD = Text(
-    "can't tell from the command how long its samples are: add --seq-len TOKENS",
-    "从命令看不出样本长度：请加上 --seq-len TOKEN数",
-)
+_LENGTH_UNTOLD = translated("can't tell from the command how long its samples are: add --seq-len TOKENS")
 
 
 def _default_batch_note(request: PlanRequest) -> Text:
     machine = request.machine
-    return Text(
+    return translated(
         "planned for the settings in the command: {model}, {task}{tune}, sequence length {length}, {nodes} "
-        "node(s) x {count} GPUs, {batch} samples per step; override with options",
-        "按命令中的设置规划：{model}，{task}{tune}，序列长度 {length}，{nodes} 个节点 x {count} 卡，每步 "
-        "{batch} 个样本；可用选项修改",
+        "node(s) x {count} GPUs, {batch} samples per step; override with options"
     ).format(
         model=request.name,
         task="" if request.task is None else Text(f"{request.task.task}, ", f"{request.task.task}，"),
@@ -183,7 +166,7 @@ def _default_batch_note(request: PlanRequest) -> Text:
         length=request.seq_len,
         nodes=machine.nodes,
         count=machine.count,
-        batch=request.global_batch or Text("unstated", "未指明"),
+        batch=request.global_batch or translated("unstated"),
     )
 
 
@@ -196,10 +179,9 @@ def model_folder(name: str) -> Path:
     if here is not None:
         return here
     raise UserError(
-        Text(
+        translated(
             "{name}: no such folder, and no model of that name in the hub cache or gonogo's table of "
-            "published models: give a folder with its config.json",
-            "{name}：没有这个目录，hub 缓存和 gonogo 所知的公开模型中都没有这个模型：请给出含有 config.json 的目录",
+            "published models: give a folder with its config.json"
         ).format(name=name)
     )
 
@@ -217,17 +199,15 @@ def check_packages(tune: Tune, task: str = "sft") -> None:
     """Raise UserError where a package is missing that the way of tuning, or the task, needs."""
     if task != "sft" and importlib.util.find_spec("trl") is None:
         raise UserError(
-            Text(
-                "--task {task} rehearses TRL's trainer, but TRL is not installed for {python}: pip install trl",
-                "--task {task} 会排练 TRL 自己的训练器，而 {python} 没有安装：pip install trl",
+            translated(
+                "--task {task} rehearses TRL's trainer, but TRL is not installed for {python}: pip install trl"
             ).format(task=task, python=sys.executable)
         )
     for name in _NEEDED.get(tune, ()):
         if importlib.util.find_spec(name) is None:
             raise UserError(
-                Text(
-                    "--tune {tune} needs {name}, which is not installed for {python}: pip install {name}",
-                    "--tune {tune} 需要 {name}，而 {python} 没有安装：pip install {name}",
+                translated(
+                    "--tune {tune} needs {name}, which is not installed for {python}: pip install {name}"
                 ).format(tune=tune, name=name, python=sys.executable)
             )
 
@@ -239,19 +219,11 @@ def check_model(path: Path, name: str) -> None:
         config = json.loads(contents(file))
     except OSError as error:
         raise UserError(
-            Text(
-                "{name}: can't read {file} ({why}): give a folder with the model's config.json",
-                "{name}：无法读取 {file}（{why}）：请指定含有 config.json 的模型目录",
-            ).format(name=name, file=file, why=error.strerror)
+            translated("{name}: can't read {file} ({why}): give a folder with the model's config.json").format(
+                name=name, file=file, why=error.strerror
+            )
         ) from error
     except ValueError as error:
-        raise UserError(
-            Text("{file} is not valid JSON: {why}", "{file} 不是合法的 JSON：{why}").format(file=file, why=error)
-        ) from error
+        raise UserError(translated("{file} is not valid JSON: {why}").format(file=file, why=error)) from error
     if not isinstance(config, dict) or not config.get("model_type"):
-        raise UserError(
-            Text(
-                "{file} has no model_type: not a transformers config",
-                "{file} 没有 model_type：不是 transformers 的模型配置",
-            ).format(file=file)
-        )
+        raise UserError(translated("{file} has no model_type: not a transformers config").format(file=file))

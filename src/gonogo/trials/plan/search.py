@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.candidates import Candidates, StrategyGroup, group_of
 from gonogo.trials.plan.choice import Choice
@@ -51,10 +51,7 @@ def check_batch(request: PlanRequest) -> None:
     if batch is not None and batch % world:
         below, above = batch // world * world, (batch // world + 1) * world
         raise UserError(
-            Text(
-                "--global-batch {batch}: not divisible over {world} GPUs; use {numbers}",
-                "--global-batch {batch}：无法平均分给 {world} 张卡；可改为 {numbers}",
-            ).format(
+            translated("--global-batch {batch}: not divisible over {world} GPUs; use {numbers}").format(
                 batch=batch, world=world, numbers=Text(f"{below} or {above}", f"{below} 或 {above}") if below else above
             )
         )
@@ -63,16 +60,16 @@ def check_batch(request: PlanRequest) -> None:
 def search(request: PlanRequest, meter: Meter, say: Say) -> PlanResult:
     """Find the strategies that fit, fastest first. Raises NotMeasured where the model itself can't be made."""
     started = time.monotonic()
-    say(Text("reading the model", "读取模型"))
+    say(translated("reading the model"))
     candidates = Candidates(request, meter.facts(), meter)
     groups = [group for group in candidates.groups() if not candidates.hopeless(group)]
-    say(Text("rehearsing with few layers", "用较少的层排练"))
+    say(translated("rehearsing with few layers"))
     _measure_the_best(candidates, groups)
     for _ in range(_FULL_ROUNDS):
         best = _hopeful(candidates, groups)[:1]
         if not best or best[0].source == "rehearsed" or candidates.fails_alike():
             break
-        say(Text("rehearsing the best at full depth", "以完整深度排练最优方案"))
+        say(translated("rehearsing the best at full depth"))
         candidates.rehearse_whole(best[0].strategy)
         _measure_the_best(candidates, groups)
     return _plan(candidates, meter, time.monotonic() - started)

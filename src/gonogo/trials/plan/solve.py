@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.candidates import Candidates, StrategyGroup, group_of
 from gonogo.trials.plan.choice import Choice, by_formula, by_peak, capacity_of
@@ -70,38 +70,30 @@ def check_unknown(name: str, request: PlanRequest) -> Unknown:
     """The unknown of that name. Raises UserError for another, and for one that the task does not have."""
     if name == "generations" and (request.task is None or not request.task.kind.rolls_out):
         raise UserError(
-            Text(
-                "--solve generations: only --task grpo and rloo generate several completions of a prompt",
-                "--solve generations：只有 --task grpo 和 rloo 会为每个提示生成多个回答",
-            )
+            translated("--solve generations: only --task grpo and rloo generate several completions of a prompt")
         )
     if name == "gpus" and request.task is not None and request.task.engine == "server":
         raise UserError(
-            Text(
-                "--solve gpus with --engine server: the number of server GPUs is your choice; use --engine colocate",
-                "--solve gpus 与 --engine server：服务占几张卡由你选择；请用 --engine colocate",
+            translated(
+                "--solve gpus with --engine server: the number of server GPUs is your choice; use --engine colocate"
             )
         )
     for known in UNKNOWNS:
         if known == name:
             return known
-    raise UserError(
-        Text("--solve {name}: must be one of {known}", "--solve {name}：可选 {known}").format(
-            name=name, known=", ".join(UNKNOWNS)
-        )
-    )
+    raise UserError(translated("--solve {name}: must be one of {known}").format(name=name, known=", ".join(UNKNOWNS)))
 
 
 def solve(unknown: Unknown, request: PlanRequest, meter: Meter, say: Say) -> Solved:
     """The answers of each way to spread states. Raises NotMeasured where the model itself can't be made."""
     started = time.monotonic()
-    say(Text("reading the model", "读取模型"))
+    say(translated("reading the model"))
     found = _Solver(unknown, request, meter)
-    say(Text("rehearsing with few layers", "用较少的层排练"))
+    say(translated("rehearsing with few layers"))
     found.measure()
     solutions = found.solutions()
     if solutions:
-        say(Text("rehearsing the best at full depth", "以完整深度排练最优方案"))
+        say(translated("rehearsing the best at full depth"))
         solutions = found.proven(solutions)
     return Solved(
         unknown=unknown,

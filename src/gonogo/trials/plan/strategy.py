@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.text import listed
 from gonogo.trials.plan.task.kinds import Reference
 from gonogo.trials.plan.task.rollout import RolloutChoice
@@ -26,11 +26,11 @@ _SMALLER = 10
 
 
 _PLACES = {"cpu": "CPU", "nvme": "NVMe"}
-_BOTH_ON = Text("optimizer + parameters on {place}", "优化器和参数在 {place}")
-_OPTIMIZER_ON = Text("optimizer on {place}", "优化器在 {place}")
-_PARAMETERS_ON = Text("parameters on {place}", "参数在 {place}")
-_CHECKPOINTING = Text("checkpointing", "梯度检查点")
-_PRECOMPUTED = Text("reference precomputed", "参考模型预先计算")
+_BOTH_ON = translated("optimizer + parameters on {place}")
+_OPTIMIZER_ON = translated("optimizer on {place}")
+_PARAMETERS_ON = translated("parameters on {place}")
+_CHECKPOINTING = translated("checkpointing")
+_PRECOMPUTED = translated("reference precomputed")
 
 
 class Family(msgspec.Struct, frozen=True, order=True):
@@ -66,7 +66,7 @@ class Family(msgspec.Struct, frozen=True, order=True):
             if self.parameters != "gpu":
                 words.append(_PARAMETERS_ON.format(place=_PLACES[self.parameters]))
         if self.small_buckets:
-            words.append(Text("reduced buckets", "小 bucket"))
+            words.append(translated("reduced buckets"))
         return listed(words)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.failure import RaisedException
 from gonogo.finding.second_opinion.upstream import UpstreamFact
 from gonogo.prepare.packages.sources import NoSource
@@ -20,41 +20,30 @@ _MAX_SYMBOL = 100
 
 Say = Callable[[Text], None]
 
-_LOOKING = Text("comparing releases of {package}: {version}", "正在比较 {package} 的版本：{version}")
-_NO_VERSION = Text(
-    "{package}: the log does not tell its version, so that its releases can't be compared (--environment FILE)",
-    "{package}：日志没有透露其版本，无法比较各版本（--environment FILE）",
+_LOOKING = translated("comparing releases of {package}: {version}")
+_NO_VERSION = translated(
+    "{package}: the log does not tell its version, so that its releases can't be compared (--environment FILE)"
 )
-_NO_LISTING = Text("{package}: its releases can't be had: {why}", "{package}：无法获取其版本：{why}")
-_NOT_THERE = Text(
-    "{package} {version} can't be had from the index, or is too large to compare",
-    "索引中没有 {package} {version}，或其文件过大，无法比较",
-)
+_NO_LISTING = translated("{package}: its releases can't be had: {why}")
+_NOT_THERE = translated("{package} {version} can't be had from the index, or is too large to compare")
 _WHAT = {
-    "name": Text("`{symbol}` in {owner}", "{owner} 中的 `{symbol}`"),
-    "module": Text("the module `{symbol}`", "模块 `{symbol}`"),
-    "attribute": Text("`{symbol}` of {owner}", "{owner} 的 `{symbol}`"),
-    "argument": Text("the argument `{symbol}` of {owner}", "{owner} 的参数 `{symbol}`"),
-    "line": Text("`{symbol}` in {owner}, which failed", "{owner} 中失败的语句 `{symbol}`"),
+    "name": translated("`{symbol}` in {owner}"),
+    "module": translated("the module `{symbol}`"),
+    "attribute": translated("`{symbol}` of {owner}"),
+    "argument": translated("the argument `{symbol}` of {owner}"),
+    "line": translated("`{symbol}` in {owner}, which failed"),
 }
-_LACKS = Text("{package} {version} does not have {what}", "{package} {version} 没有{what}")
-_HAS = Text("{package} {version} has {what}", "{package} {version} 有{what}")
-_GONE_SINCE = Text(
-    "it is gone since {first}; {last} is the last release that has it",
-    "从 {first} 起不再有；最后一个有它的版本是 {last}",
-)
-_THERE_FROM = Text("it is there from {first} on", "从 {first} 起有")
-_GONE_FROM = Text("it is gone from {first} on", "从 {first} 起不再有")
-_CAME_WITH = Text("it came with {first}; {last} does not have it", "随 {first} 引入；{last} 没有")
-_STILL = Text("it is still there in {newest}, the newest release", "最新版本 {newest} 中仍有")
-_NEVER = Text(
-    "no release that was looked at has it ({oldest} to {newest})", "所查看的版本（{oldest} 至 {newest}）都没有"
-)
-_NOT_THIS = Text(
-    "so the run imported another release, or another file of that name", "因此运行导入的是另一个版本，或另一个同名文件"
-)
-_MOVED = Text("{release} has it in {module}", "{release} 中它位于 {module}")
-_SAYS = Text("its changelog: {line}", "其更新日志：{line}")
+_LACKS = translated("{package} {version} does not have {what}")
+_HAS = translated("{package} {version} has {what}")
+_GONE_SINCE = translated("it is gone since {first}; {last} is the last release that has it")
+_THERE_FROM = translated("it is there from {first} on")
+_GONE_FROM = translated("it is gone from {first} on")
+_CAME_WITH = translated("it came with {first}; {last} does not have it")
+_STILL = translated("it is still there in {newest}, the newest release")
+_NEVER = translated("no release that was looked at has it ({oldest} to {newest})")
+_NOT_THIS = translated("so the run imported another release, or another file of that name")
+_MOVED = translated("{release} has it in {module}")
+_SAYS = translated("its changelog: {line}")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
 from gonogo.evidence.rehearsal.record import CollectiveTotal
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.collectives import exchange, python_groups
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
@@ -19,7 +19,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents, real
 
-_ALIKE = Text("every rank sends what this rank sends", "每个 rank 发送的与本 rank 相同")
+_ALIKE = translated("every rank sends what this rank sends")
 _REDUCING = {"allreduce_", "allreduce_coalesced_", "reduce_", "reduce_scatter_", "_reduce_scatter_base_",
              "reduce_scatter_tensor_coalesced_"}  # fmt: skip
 

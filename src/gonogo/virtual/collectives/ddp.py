@@ -10,7 +10,7 @@ import torch
 import torch.distributed as _distributed
 from torch.nn.parallel import DistributedDataParallel
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.patching.patches import Patches
 
 dist: Any = _distributed
@@ -51,7 +51,7 @@ def install(assume: Callable[[Text], object]) -> Callable[[], None]:
     rebuild: Any = dist.Reducer._rebuild_buckets
 
     def verify(process_group: Any, tensors: Any, logger: Any = None) -> None:
-        assume(Text("every rank's model has the same parameters", "各 rank 的模型参数相同"))
+        assume(translated("every rank's model has the same parameters"))
 
     def all_reduce(reduction: _Reduction, bucket: Any) -> Any:
         buffer = bucket.buffer()

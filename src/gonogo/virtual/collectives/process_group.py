@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.collectives import exchange, python_groups
 from gonogo.virtual.collectives.neighbours import Neighbours
 from gonogo.virtual.collectives.peers import Peers
@@ -33,8 +33,8 @@ rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its func
 _FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
 Assume = Callable[[Text], object]
 
-_RECEIVED = Text("the objects received are those that are in the list already", "收到的对象是列表中已有的对象")
-_SAME = Text("every rank sends the objects that this rank sends", "每个 rank 发送的对象与本 rank 相同")
+_RECEIVED = translated("the objects received are those that are in the list already")
+_SAME = translated("every rank sends the objects that this rank sends")
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
 _NPU_BACKENDS = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
 
@@ -307,12 +307,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         elif sent is not None:
             object_list[:] = _copy(sent[0])
         else:
-            assume(
-                Text(
-                    "rank {root} broadcasts the objects that this rank has in their place",
-                    "rank {root} 广播的是本 rank 相应位置上的对象",
-                ).format(root=root)
-            )
+            assume(translated("rank {root} broadcasts the objects that this rank has in their place").format(root=root))
 
     def scatter_object_list(
         scatter_object_output_list: list[Any],
@@ -333,20 +328,10 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
         elif dist.get_rank() == root:
             scatter_object_output_list[0] = _copy(given[dist.get_rank(group)])
         elif given:
-            assume(
-                Text(
-                    "rank {root} scatters the objects that this rank would",
-                    "rank {root} 分发的对象与本 rank 会分发的相同",
-                ).format(root=root)
-            )
+            assume(translated("rank {root} scatters the objects that this rank would").format(root=root))
             scatter_object_output_list[0] = _copy(given[dist.get_rank(group)])
         else:
-            assume(
-                Text(
-                    "rank {root} scatters the object that is in the output list already",
-                    "rank {root} 分发的是输出列表中已有的对象",
-                ).format(root=root)
-            )
+            assume(translated("rank {root} scatters the object that is in the output list already").format(root=root))
 
     def send_object_list(
         object_list: list[Any], dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, **_: Any

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as _distributed
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.mode import NAMESPACE_HANDLERS, VirtualMode
 from gonogo.virtual.patching.after_import import after_import
@@ -86,9 +86,7 @@ def _functional(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
             return torch.ops.aten.alias(args[0])
     run = _COLLECTIVES.get(name.removesuffix("_coalesced").removesuffix("_coalesced_"))
     if run is None:
-        raise UnsupportedOperator(
-            str(func), Text("a functional collective without a counterpart", "没有对应实现的函数式集合通信")
-        )
+        raise UnsupportedOperator(str(func), translated("a functional collective without a counterpart"))
     group = private.group_of_name(given["group_name"])
     with mode:
         if "coalesced" in name:

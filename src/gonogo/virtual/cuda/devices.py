@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.cuda.memory import free_and_total, nested_stats
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
@@ -65,11 +65,7 @@ def replacements(cuda: VirtualCuda) -> Iterator[Replacement]:
     yield torch.backends.cudnn, "version", lambda: 91002
     yield torch.cuda.nccl, "version", lambda: NCCL_VERSION
     for name in ("all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "unique_id", "init_rank"):
-        yield (
-            torch.cuda.nccl,
-            name,
-            _unsupported_call(cuda, f"torch.cuda.nccl.{name}", Text("it enters NCCL", "它会进入 NCCL")),
-        )
+        yield (torch.cuda.nccl, name, _unsupported_call(cuda, f"torch.cuda.nccl.{name}", translated("it enters NCCL")))
     yield (
         torch.cuda.nvtx,
         "_nvtx",

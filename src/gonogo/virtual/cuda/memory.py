@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 from gonogo.virtual.memory.allocator_settings import AllocatorSettings
 
@@ -108,8 +108,7 @@ def _orders(cuda: VirtualCuda) -> dict[str, Any]:
     def unsupported(what: str) -> Any:
         def refuse(*args: Any, **kwargs: Any) -> Any:
             raise cuda.unsupported(
-                f"torch.{cuda.kind}.{what}",
-                Text("only PyTorch's own caching allocator is replayed", "只重放 PyTorch 自身的缓存分配器"),
+                f"torch.{cuda.kind}.{what}", translated("only PyTorch's own caching allocator is replayed")
             )
 
         return refuse

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.cuda.state import Replacement, VirtualCuda
 
@@ -74,8 +74,7 @@ def _graph_class(cuda: VirtualCuda) -> type:
 
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             raise cuda.unsupported(
-                "torch.cuda.CUDAGraph",
-                Text("a captured graph runs its kernels without Python", "捕获的图不经过 Python 运行内核"),
+                "torch.cuda.CUDAGraph", translated("a captured graph runs its kernels without Python")
             )
 
     return CUDAGraph
@@ -184,9 +183,7 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
 
         @classmethod
         def from_ipc_handle(cls, device: Any, handle: Any) -> Any:
-            raise cuda.unsupported(
-                "torch.cuda.Event.from_ipc_handle", Text("no other process has the event", "没有别的进程拥有该事件")
-            )
+            raise cuda.unsupported("torch.cuda.Event.from_ipc_handle", translated("no other process has the event"))
 
         def record(self, stream: Any = None) -> None:
             stream = cuda.api.current_stream() if stream is None else stream
@@ -210,9 +207,7 @@ def _classes(cuda: VirtualCuda) -> tuple[type, type, type]:
             return max(float(end_event._recorded - self._recorded) * 1000.0, 1e-3)
 
         def ipc_handle(self) -> bytes:
-            raise cuda.unsupported(
-                "torch.cuda.Event.ipc_handle", Text("no other process could open the event", "没有别的进程能打开该事件")
-            )
+            raise cuda.unsupported("torch.cuda.Event.ipc_handle", translated("no other process could open the event"))
 
         def __repr__(self) -> str:
             return f"<torch.{cuda.kind}.Event {'uninitialized' if self._recorded is None else hex(id(self))}>"

@@ -18,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gonogo.evidence.rehearsal.loading import Loading
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.stack import OURS
@@ -26,9 +26,7 @@ from gonogo.virtual.tensor import VirtualTensor, resolve
 
 _PAGE = 4096
 _MOST_PICKLED = 64 << 20
-IN_THIS_PROCESS = Text(
-    "the data is loaded in the training process, not in worker processes", "数据在训练进程中加载，而不是在工作进程中"
-)
+IN_THIS_PROCESS = translated("the data is loaded in the training process, not in worker processes")
 
 
 def in_this_process(loader: Any, make: Callable[[Any], Any], mode: VirtualMode) -> Any:

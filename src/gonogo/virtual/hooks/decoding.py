@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 import torch
 
 from gonogo.evidence.rehearsal.record import LeftOut
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.hooks.micro_batches import Tally, grown_numbers
@@ -38,11 +38,8 @@ from gonogo.virtual.values.value_trace import ValueTrace
 _LOOPS = ("_sample", "_beam_search", "_greedy_search", "_contrastive_search")
 _PERIOD = 8
 """Tokens after which a layer does the same again."""
-_WHAT = Text("{counted} of {total} calls of layers in generate", "generate 中 {total} 次层调用里的 {counted} 次")
-_WHY = Text(
-    "counted, not run: each would do for its token what calls before it did (use --every to run them)",
-    "只计数、未运行：每次对其 token 所做的与之前的相同（使用 --every 逐个运行）",
-)
+_WHAT = translated("{counted} of {total} calls of layers in generate")
+_WHY = translated("counted, not run: each would do for its token what calls before it did (use --every to run them)")
 
 
 _Effect: TypeAlias = tuple[list[dict[Any, float]], dict[str, int]]

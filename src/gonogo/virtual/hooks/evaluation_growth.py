@@ -11,7 +11,7 @@ import itertools
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle
 from gonogo.virtual.memory.tracking import DeviceRecord
 from gonogo.virtual.tensor import CPU, VirtualTensor
@@ -20,9 +20,8 @@ _WORTH_COUNTING = 1 << 14
 """Bytes: a loss that is kept of each batch is less, and fills nothing."""
 _SEEN = 2
 """How often it has to grow: what the first batch leaves behind (outputs, the batch itself) the second one replaces."""
-_GROWS = Text(
-    "each batch of the evaluation that is left out keeps as much GPU memory as the last one that was seen",
-    "评估中未执行的每个批次保留的显存与最后一个执行的批次相同",
+_GROWS = translated(
+    "each batch of the evaluation that is left out keeps as much GPU memory as the last one that was seen"
 )
 
 

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from gonogo.evidence.rehearsal.loading import Loading
 from gonogo.evidence.rehearsal.record import AdvancedLoop, Assumption, LeftOut, Phase, TensorPlace
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.hooks.advanced_loops import LedLoops
 from gonogo.virtual.hooks.last_batch import LastBatchTracker
 from gonogo.virtual.hooks.training_facts import TrainingFacts
@@ -51,22 +51,16 @@ _PASSES_WITH_A_BATCH = 12
 _PASSES_TOO_MANY = 1000
 _BATCHES_TO_LEAD = 64
 EVALUATION_BATCHES = 2
-_COMES_TO = Text("training goes on until {counter} is {value}", "训练会进行到 {counter} 为 {value}")
+_COMES_TO = translated("training goes on until {counter} is {value}")
 
 
-_LATER_STEPS = Text("{place}: steps beyond the first {steps}", "{place}：前 {steps} 步之后的训练")
-_LATER = Text(
-    "the program goes on with them, and the rehearsal doesn't: nor was what stands behind its loop run",
-    "程序会继续训练，而排练到此为止：循环之后的内容也没有运行",
-)
+_LATER_STEPS = translated("{place}: steps beyond the first {steps}")
+_LATER = translated("the program goes on with them, and the rehearsal doesn't: nor was what stands behind its loop run")
 
 
 def _unmet(one: AdvancedLoop) -> LeftOut:
-    what = Text("{place}: {test}", "{place}：{test}").format(place=one.place, test=one.text)
-    why = Text(
-        "the rehearsed steps don't come to it, and it isn't a test of a counter alone",
-        "排练的步数到不了这里，且该条件不只取决于计数器",
-    )
+    what = translated("{place}: {test}").format(place=one.place, test=one.text)
+    why = translated("the rehearsed steps don't come to it, and it isn't a test of a counter alone")
     return LeftOut(what.en, what.zh, why.en, why.zh)
 
 
@@ -354,9 +348,7 @@ class Lifecycle:
 
     def end_data(self, given: int) -> None:
         """The rehearsal ends the program's data here, after ``given`` batches, with more to come."""
-        what = Text(
-            "the data, which a rehearsal ends after {given} batches", "数据，排练在 {given} 个批次后即结束"
-        ).format(given=given)
+        what = translated("the data, which a rehearsal ends after {given} batches").format(given=given)
         self.ahead.was_ended = True
         self.data_ended = Assumption(what.en, self.ledger.place(), 1, what.zh)
 

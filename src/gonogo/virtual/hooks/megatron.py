@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -15,10 +15,7 @@ from gonogo.virtual.tensor import VirtualTensor
 
 _EVALUATIONS = ("evaluate_and_print_results", "evaluate")
 _LOADERS = "build_train_valid_test_data_loaders"
-_HAS_DATA = Text(
-    "the first rank of the tensor-parallel group has data to train and to evaluate with",
-    "张量并行组的第一个 rank 有训练与评估数据",
-)
+_HAS_DATA = translated("the first rank of the tensor-parallel group has data to train and to evaluate with")
 _SAVES = ("save_checkpoint", "save_checkpoint_and_time")
 
 

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 import torch
 
 from gonogo.evidence.rehearsal.record import LeftOut
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.memory.tracking import Cell, MemoryRecord
@@ -36,13 +36,10 @@ from gonogo.virtual.values.value_trace import ValueTrace
 
 _LEAST = 4
 """Micro-batches of a step below which none could be left out: the first, one and its like, the last."""
-_WHAT = Text(
-    "{counted} of {total} micro-batches of gradient accumulation", "梯度累积的 {total} 个 micro-batch 中的 {counted} 个"
-)
-_WHY = Text(
+_WHAT = translated("{counted} of {total} micro-batches of gradient accumulation")
+_WHY = translated(
     "counted, not run: each would do what the one before it did, with the same shapes and the same memory (use --every "
-    "to run them)",
-    "只计数、未运行：形状和显存都与前一个相同，行为也相同（使用 --every 逐个运行）",
+    "to run them)"
 )
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
@@ -111,10 +111,9 @@ def install(assume: Assume) -> Callable[[], None]:
         for moved in _missing(folder):
             patches.set(importlib.import_module(moved.module), moved.name, moved.make())
             assume(
-                Text(
-                    "{name}, which this DeepSpeed imports, is there as it was in older versions",
-                    "这个 DeepSpeed 导入的 {name} 与旧版本中的一样存在",
-                ).format(name=f"{moved.module}.{moved.name}")
+                translated("{name}, which this DeepSpeed imports, is there as it was in older versions").format(
+                    name=f"{moved.module}.{moved.name}"
+                )
             )
 
     patches.on_undo(after_import(_ACCELERATOR, _name_accelerator))

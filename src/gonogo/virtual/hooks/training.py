@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Assumption, LeftOut
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual import private
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
 from gonogo.virtual.hooks.evaluation_growth import EvaluationGrowth
@@ -294,35 +294,18 @@ _MOST_ODD = 2 * MAX_ODD
 _FARTHEST, _MOST_READ = 8192, 100_000
 _MOST_KEPT = 128 << 20
 """Bytes of batches that are read ahead."""
-_OF_TRAINING = Text(
-    "{place}: training batches beyond the first {given} of {total}",
-    "{place}：训练的第 {given} 个批次之后（共 {total} 个）",
+_OF_TRAINING = translated("{place}: training batches beyond the first {given} of {total}")
+_GOES_ON = translated("training goes on to the end of its data, all {total} batches")
+_TAKEN_ALIKE = translated("they are taken to be like the first ones: their rows were not read")
+_UNEVEN = translated("the data set has no length: equal numbers of batches were checked for these ranks only")
+_OF_EVALUATION = translated("{place}: evaluation batches beyond the first {given} of {total}")
+_OF_PASS = translated("{place}: batches beyond the first {given} of {total}")
+_UNCOUNTED = translated(
+    "the data doesn't tell how many there are: memory that grows from batch to batch is not counted"
 )
-_GOES_ON = Text(
-    "training goes on to the end of its data, all {total} batches", "训练会进行到数据结束，即全部 {total} 个批次"
-)
-_TAKEN_ALIKE = Text(
-    "they are taken to be like the first ones: their rows were not read", "视为与前几个批次相同：其中的数据行未读取"
-)
-_UNEVEN = Text(
-    "the data set has no length: equal numbers of batches were checked for these ranks only",
-    "数据集没有长度：只在这些批次内确认了各 rank 的批次数相同",
-)
-_OF_EVALUATION = Text(
-    "{place}: evaluation batches beyond the first {given} of {total}",
-    "{place}：评估的第 {given} 个批次之后（共 {total} 个）",
-)
-_OF_PASS = Text(
-    "{place}: batches beyond the first {given} of {total}", "{place}：第 {given} 个批次之后（共 {total} 个）"
-)
-_UNCOUNTED = Text(
-    "the data doesn't tell how many there are: memory that grows from batch to batch is not counted",
-    "数据没有给出批次数：逐批次增长的显存未计入",
-)
-_ALIKE = Text(
+_ALIKE = translated(
     "they are taken to be like the first ones; what GPU memory grew by from batch to batch is counted for all of them, "
-    "what host memory grew by is not",
-    "视为与前几个批次相同；逐批次增长的显存已按全部批次计入，主机内存的增长未计入",
+    "what host memory grew by is not"
 )
 
 
@@ -585,9 +568,7 @@ class Batches:
         if self._iterator._dataset_kind == 0:
             return
         place = self._life.ledger.place()
-        what = Text(
-            "{place}: training batches beyond the next {count}", "{place}：此后第 {count} 个之后的训练批次"
-        ).format(place=place, count=count)
+        what = translated("{place}: training batches beyond the next {count}").format(place=place, count=count)
         self._life.cut.setdefault(place, LeftOut(what.en, what.zh, _UNEVEN.en, _UNEVEN.zh))
 
     def _batches_left(self, enough: int) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.async_io import AsyncIo, NvmeTraffic
 from gonogo.virtual.kernels.cpu_optimizers import CpuAdagrad, CpuAdam, CpuLion
 from gonogo.virtual.kernels.fused_optimizers import FusedAdam, FusedLamb, FusedLion
@@ -28,22 +28,17 @@ from gonogo.virtual.patching.patches import Patches
 
 Written = Callable[[torch.Tensor], object]
 Unsupported = Callable[[str, Text], BaseException]
-_WHY = Text(
+_WHY = translated(
     "it is a compiled kernel of DeepSpeed that has no stand-in: turn off what asks for it{setting} and rehearse again, "
-    "which tells of all but this kernel",
-    "它是 DeepSpeed 的编译内核，没有替身：请关闭使用它的设置{setting}后重新排练，除该内核之外都会得到检查",
+    "which tells of all but this kernel"
 )
-_OWN = Text(
+_OWN = translated(
     "it compiles its own kernel, which needs an accelerator to run: rehearse with the setting that leaves it out, "
-    "where the program has one",
-    "它编译自己的内核，而内核需要 GPU 才能运行：若程序有不使用它的设置，请关闭后排练",
+    "where the program has one"
 )
 _SETTINGS = {
-    "transformer_inference": Text(
-        " (hybrid_engine in the configuration, such as --enable_hybrid_engine)",
-        "（配置中的 hybrid_engine，例如 --enable_hybrid_engine）",
-    ),
-    "sparse_attn": Text(" (sparse_attention in the configuration)", "（配置中的 sparse_attention）"),
+    "transformer_inference": translated(" (hybrid_engine in the configuration, such as --enable_hybrid_engine)"),
+    "sparse_attn": translated(" (sparse_attention in the configuration)"),
 }
 """By the kernel's name: the setting that asks for it."""
 
@@ -117,11 +112,7 @@ def install(
             make = makers.get(name)
             modules[name] = make() if make is not None else _Missing(name, unsupported)
             kernels.loaded.append(name)
-            assume(
-                Text(
-                    "DeepSpeed's kernel {name} builds on the machine", "DeepSpeed 的内核 {name} 能在机器上编译"
-                ).format(name=name)
-            )
+            assume(translated("DeepSpeed's kernel {name} builds on the machine").format(name=name))
         return modules[name]
 
     def patch_builders(module: ModuleType) -> None:

@@ -17,18 +17,15 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import check, on_accelerator
 from gonogo.virtual.kernels.flops import Computed, not_counted, of_product
 from gonogo.virtual.patching.patches import Patches
 
 _NAMES = ("scaled_upper_triang_masked_softmax_cuda", "scaled_masked_softmax_cuda", "scaled_softmax_cuda")
-_ASSUMED = Text("Apex's softmax kernels are installed on the machine", "机器上装有 Apex 的 softmax 内核")
-_NORMS = Text("Apex's layer norms are installed on the machine", "机器上装有 Apex 的 layer norm")
-_PRODUCTS = Text(
-    "Apex's products that add up weights' gradients are installed on the machine",
-    "机器上装有 Apex 的权重梯度累加 kernel",
-)
+_ASSUMED = translated("Apex's softmax kernels are installed on the machine")
+_NORMS = translated("Apex's layer norms are installed on the machine")
+_PRODUCTS = translated("Apex's products that add up weights' gradients are installed on the machine")
 _THREADS, _WARP, _SHORT = 128, 32, 128
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins" / "with_apex")
 _MEGATRON = "megatron.core"

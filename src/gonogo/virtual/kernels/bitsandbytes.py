@@ -20,15 +20,15 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import on_accelerator
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 
 Written = Callable[[torch.Tensor], object]
-LIBRARY = Text("bitsandbytes' compiled library loads on the machine", "bitsandbytes 的编译库能在机器上加载")
-PAGED = Text("bitsandbytes' paged states are in host memory", "bitsandbytes 的分页状态位于主机内存")
+LIBRARY = translated("bitsandbytes' compiled library loads on the machine")
+PAGED = translated("bitsandbytes' paged states are in host memory")
 _HOST_FUNCTIONS = "_cpu"
 """In the names of the functions that work on real tensors of the CPU, which this machine may do as well."""
 

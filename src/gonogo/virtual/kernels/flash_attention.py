@@ -13,14 +13,12 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import check, on_accelerator
 from gonogo.virtual.kernels.flops import CAUSAL, Computed, lengths_of, not_counted, of_attention
 
 VERSION = "2.8.3"
-ASSUMED = Text("flash-attn {version} is installed on the machine", "机器上装有 flash-attn {version}").format(
-    version=VERSION
-)
+ASSUMED = translated("flash-attn {version} is installed on the machine").format(version=VERSION)
 _ROWS = 128
 """Query rows are taken in blocks of so many."""
 

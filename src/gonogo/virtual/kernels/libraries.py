@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual import private
 from gonogo.virtual.kernels import (
     apex,
@@ -33,8 +33,8 @@ _WRITTEN_IN_PYTHON = ("flash_attn", "deepspeed", "autotp", "autosp")
 """Namespaces of operators whose functions show more than their fake kernels do: memory, and collectives."""
 
 
-_LOADS = Text("flash-attn's compiled kernels load on the machine", "flash-attn 的编译内核能在机器上加载")
-_HAS_XFORMERS = Text("xFormers 0.0.33 is installed on the machine", "机器上装有 xFormers 0.0.33")
+_LOADS = translated("flash-attn's compiled kernels load on the machine")
+_HAS_XFORMERS = translated("xFormers 0.0.33 is installed on the machine")
 
 
 def install(

@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import on_accelerator
 from gonogo.virtual.patching.patches import Patches
 
 _NAME = "_compile_kernel"
 """torch.cuda's, since torch 2.8."""
-_LAUNCHES = Text("CUDA kernel {name} compiles and runs on the machine", "CUDA kernel {name} 能在机器上编译并运行")
+_LAUNCHES = translated("CUDA kernel {name} compiles and runs on the machine")
 
 
 def install(patches: Patches, written: Callable[[torch.Tensor], object], assume: Callable[[Text], object]) -> None:

@@ -17,17 +17,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual import private
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents
 
-_ASSUMED = Text(
-    "what decodes audio for torchaudio loads on the machine (torchcodec, FFmpeg)",
-    "机器上可以加载 torchaudio 的音频解码库（torchcodec、FFmpeg）",
-)
+_ASSUMED = translated("what decodes audio for torchaudio loads on the machine (torchcodec, FFmpeg)")
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
 

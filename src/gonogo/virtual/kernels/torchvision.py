@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual import private
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -29,7 +29,7 @@ _OPERATORS = (
 )
 
 
-_ASSUMED = Text("torchvision's readers of pictures load on the machine", "机器上可以加载 torchvision 的图像读取库")
+_ASSUMED = translated("torchvision's readers of pictures load on the machine")
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 """Pillow's names of ImageReadMode's numbers; 0 leaves a picture as it is."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import on_accelerator
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -40,11 +40,7 @@ def install(
     def replace_launch(module: ModuleType) -> None:
         def run(kernel: Any, *args: Any, grid: Any = None, warmup: bool = False, **kwargs: Any) -> None:
             function = kernel.fn
-            assume(
-                Text(
-                    "Triton kernel {name} compiles and runs on the machine", "Triton 内核 {name} 能在机器上编译并运行"
-                ).format(name=function.__name__)
-            )
+            assume(translated("Triton kernel {name} compiles and runs on the machine").format(name=function.__name__))
             names = list(inspect.signature(function).parameters)
             given = {**dict(zip(names, args, strict=False)), **kwargs}
             if function not in known:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.virtual.measuring.depth import depth_of, period_of
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts
@@ -65,9 +65,8 @@ def _of_task(found: LocatedModel, task: str) -> LocatedModel:
 
     if type(found.config) not in SCORING:
         raise UserError(
-            Text(
-                "--task rm: transformers has no model of {kind} that scores (AutoModelForSequenceClassification)",
-                "--task rm：transformers 没有可给序列打分的 {kind} 模型（AutoModelForSequenceClassification）",
+            translated(
+                "--task rm: transformers has no model of {kind} that scores (AutoModelForSequenceClassification)"
             ).format(kind=found.config.model_type)
         )
     found.config.num_labels = 1

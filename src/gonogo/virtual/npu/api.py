@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.npu.ascend_names import VirtualNpu
 from gonogo.virtual.npu.names import NPU_API
 
 _CACHE_BYTES = 192 << 20
-_WHY = Text("torch_npu's stand-in does not have it", "torch_npu 的替身没有它")
+_WHY = translated("torch_npu's stand-in does not have it")
 
 
 def make_module() -> ModuleType:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gonogo.evidence.environment.hardware import Accelerator
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.cuda import tensors
 from gonogo.virtual.cuda.facade import PARTS, keep_off_real_devices, set_visible_devices
 from gonogo.virtual.cuda.state import Unsupported
@@ -76,7 +76,7 @@ def install_npu(
     patches.on_undo(package.install(module, unsupported, assume))
     patches.item(os.environ, "DS_ACCELERATOR", "npu")
     if "ASCEND_HOME_PATH" not in os.environ:
-        assume(Text("CANN's set_env.sh has run on the machine", "机器上已执行 CANN 的 set_env.sh"))
+        assume(translated("CANN's set_env.sh has run on the machine"))
         patches.item(os.environ, "ASCEND_HOME_PATH", _CANN)
     return npu
 

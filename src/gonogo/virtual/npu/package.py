@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.cuda.state import Unsupported
 from gonogo.virtual.npu import operators
 from gonogo.virtual.npu.api import refusing
@@ -80,8 +80,7 @@ class _Finder(importlib.metadata.DistributionFinder, MetaPathFinder):
 
     def _refuse(self, module: ModuleType) -> None:
         raise self.unsupported(
-            f"import {module.__name__}",
-            Text("torch_npu's stand-in does not have this module", "torch_npu 的替身没有这个模块"),
+            f"import {module.__name__}", translated("torch_npu's stand-in does not have this module")
         )
 
 
@@ -176,12 +175,7 @@ def _make_fused_optimizer(name: str, assume: Callable[[Text], object]) -> type:
     base: Any = getattr(torch.optim, name)
 
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        assume(
-            Text(
-                "NpuFused{name} keeps the states that torch.optim.{name} keeps",
-                "NpuFused{name} 保存的状态与 torch.optim.{name} 相同",
-            ).format(name=name)
-        )
+        assume(translated("NpuFused{name} keeps the states that torch.optim.{name} keeps").format(name=name))
         base.__init__(self, *args, **kwargs)
 
     return type(f"NpuFused{name}", (base,), {"__init__": init})

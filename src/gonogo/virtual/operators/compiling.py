@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual import private
 from gonogo.virtual.dispatch.kernel_checks import Compiled
 from gonogo.virtual.operators import compiled_regions, whole_graphs
@@ -32,10 +32,7 @@ _HAS_ZERO_INIT = "deepspeed.runtime.zero.partition_parameters"
 
 _GLOBAL_HOOK_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks on modules"
 """What a compiled module says of hooks that follow the rehearsal's modules."""
-AS_WRITTEN = Text(
-    "what torch.compile compiles runs as it is written: it compiles, and takes no more memory",
-    "torch.compile 编译的代码按原样运行：能够编译，且不占更多显存",
-)
+AS_WRITTEN = translated("what torch.compile compiles runs as it is written: it compiles, and takes no more memory")
 
 
 def install(assume: Callable[[Text], object] = lambda what: None) -> Callable[[], None]:

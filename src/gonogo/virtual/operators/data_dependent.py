@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.dispatch.placement import common_device
 from gonogo.virtual.mode import HANDLERS, Handler, VirtualMode
@@ -62,10 +62,10 @@ def _item(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
             mode.ledger.assume(contents.CHOSEN_NUMBER)
         return known.item()
     if tensor.dtype == torch.bool:
-        return mode.ledger.branch(Text("a condition on unknown values", "对未知值的条件判断"))
+        return mode.ledger.branch(translated("a condition on unknown values"))
     if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        return mode.ledger.number(Text("an unknown number", "一个未知的数"))
-    mode.ledger.assume(Text("an unknown integer: 1", "一个未知的整数：1"))
+        return mode.ledger.number(translated("an unknown number"))
+    mode.ledger.assume(translated("an unknown integer: 1"))
     return 1
 
 
@@ -86,7 +86,7 @@ def _nonzero(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     (tensor,) = _as_virtual(mode, args)
     known = _real(mode, func, (tensor,), {})
     if known is None:
-        mode.ledger.assume(Text("an unknown mask selects every element", "未知的掩码选中所有元素"))
+        mode.ledger.assume(translated("an unknown mask selects every element"))
         if tensor.numel() > (1 << 24):
             shape = torch.Size((tensor.numel(), tensor.dim()))
             return mode._new(Spec.of(shape, (1, shape[0]), torch.int64, tensor._device), shape.numel() * 8)
@@ -131,7 +131,7 @@ def _unique(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     args = _as_virtual(mode, args)
     known = _real(mode, func, args, kwargs)
     if known is None:
-        mode.ledger.assume(Text("unknown elements are distinct", "未知的元素互不相同"))
+        mode.ledger.assume(translated("unknown elements are distinct"))
         known = func(real.arange(args[0].numel()).reshape(args[0].shape).to(args[0].dtype), *args[1:], **kwargs)
     return mode.wrap_real(known, args[0]._device)
 
@@ -145,7 +145,7 @@ def _counts(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     device = common_device(func, [a for a in args if isinstance(a, VirtualTensor)], args)
     known = _real(mode, func, args, kwargs)
     if known is None:
-        mode.ledger.assume(Text("unknown counts are one each", "未知的计数各为一"))
+        mode.ledger.assume(translated("unknown counts are one each"))
         stand_in = real.ones if func is aten.repeat_interleave.Tensor else real.zeros
         args = [stand_in(a.shape, dtype=a.dtype) if isinstance(a, VirtualTensor) else a for a in args]
         known = func(*args, **kwargs)
@@ -160,7 +160,7 @@ def _histogram(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     tensor, *others = args
     known = contents.read(tensor)
     if known is None:
-        mode.ledger.assume(Text("unknown values are all in one class", "未知的值都属于同一类"))
+        mode.ledger.assume(translated("unknown values are all in one class"))
         known = real.zeros(tensor.shape, dtype=tensor.dtype)
     if tensor._device.type != "cpu" and not tensor.dtype.is_floating_point:
         known = known.to(torch.float64)
@@ -191,7 +191,7 @@ def _choice(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
             propagation.carry_choice(indices)
             return out
     propagation.carry_choice(indices)
-    mode.ledger.assume(Text("choices among unknown scores are evenly spread", "对未知分数的选择均匀分布"))
+    mode.ledger.assume(translated("choices among unknown scores are evenly spread"))
     if func in (aten.argmax.default, aten.argmin.default) and (len(args) < 2 or args[1] is None):
         contents.give(indices, real.zeros(indices.shape, dtype=indices.dtype))
         return out
@@ -236,9 +236,7 @@ def _ctc(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(lengths, torch.Tensor):
         known = contents.read(mode.virtualise(lengths))
         if known is None:
-            mode.ledger.assume(
-                Text("targets of unknown length are as long as they may be", "未知长度的目标取允许的最大长度")
-            )
+            mode.ledger.assume(translated("targets of unknown length are as long as they may be"))
             longest = targets.shape[-1]
         else:
             longest = int(known.max())
@@ -270,7 +268,7 @@ def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     known = _real(mode, func, (left, right), {})
     if known is not None:
         return known
-    mode.ledger.assume(Text("unknown tensors are equal", "未知的张量相等"))
+    mode.ledger.assume(translated("unknown tensors are equal"))
     return True
 
 
@@ -278,7 +276,7 @@ def _equal(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
 def _assertion(mode: VirtualMode, func: Any, args: Any, kwargs: Any) -> Any:
     known = contents.read(args[0]) if isinstance(args[0], VirtualTensor) else args[0]
     if known is None:
-        mode.ledger.assume(Text("an assertion on unknown values holds", "对未知值的断言成立"))
+        mode.ledger.assume(translated("an assertion on unknown values holds"))
         return None
     return func(known, *args[1:])
 

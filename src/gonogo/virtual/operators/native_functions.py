@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.mode import HANDLERS, VirtualMode
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import CPU, Spec, VirtualTensor
@@ -40,9 +40,7 @@ def _pack_padded_sequence(mode: VirtualMode, func: Any, args: Any, kwargs: dict[
             "'lengths' argument should be a 1D CPU int64 tensor, but got "
             f"{lengths.dim()}D {lengths.device} {lengths.type().rpartition('.')[2].removesuffix('Tensor')} tensor"
         )
-    raise UnsupportedOperator(
-        str(func), Text("it reads the lengths of packed sequences out of memory", "它从内存中读取打包序列的长度")
-    )
+    raise UnsupportedOperator(str(func), translated("it reads the lengths of packed sequences out of memory"))
 
 
 HANDLERS[torch.ops.aten._pack_padded_sequence.default] = _pack_padded_sequence

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
@@ -27,37 +27,32 @@ class _Refused(NamedTuple):
     """Only where some of the ranks are not rehearsed: together they tell each other."""
 
 
-_INDUCTOR_KERNEL = Text(
-    "it is a kernel that TorchInductor writes for the device", "它是 TorchInductor 为设备生成的内核"
-)
+_INDUCTOR_KERNEL = translated("it is a kernel that TorchInductor writes for the device")
 _REFUSED = (
     _Refused(
         "deepspeed.runtime.pipe.engine",
         "PipelineEngine.__init__",
         "DeepSpeed's PipelineModule",
-        Text(
-            "the shapes that a stage receives are known to the rank that sends them: add --ranks all",
-            "一个阶段收到的形状只有发送它的 rank 知道：请加上 --ranks all",
-        ),
+        translated("the shapes that a stage receives are known to the rank that sends them: add --ranks all"),
         unless_together=True,
     ),
     _Refused(
         "deepspeed.runtime.superoffload.superoffload_stage3",
         "SuperOffloadOptimizer_Stage3.__init__",
         "DeepSpeed's SuperOffload",
-        Text("its CPU optimizer works in its own process", "它的 CPU 优化器在单独的进程中运行"),
+        translated("its CPU optimizer works in its own process"),
     ),
     _Refused(
         "deepspeed.runtime.zenflow.zenflow_stage_1_and_2",
         "ZenFlowZeroOptimizer.__init__",
         "DeepSpeed's ZenFlow",
-        Text("which gradients it updates at once depends on their values", "它立即更新哪些梯度取决于梯度的数值"),
+        translated("which gradients it updates at once depends on their values"),
     ),
     _Refused(
         "torch.nn.modules.lazy",
         "LazyModuleMixin.__init__",
         "torch's lazy modules",
-        Text("their parameters change class when their shapes are known", "它们的参数在形状确定后会改变类"),
+        translated("their parameters change class when their shapes are known"),
     ),
     _Refused("torch.nn.attention.flex_attention", "create_block_mask", "torch's flex_attention", _INDUCTOR_KERNEL),
     _Refused("torch.nn.attention.flex_attention", "flex_attention", "torch's flex_attention", _INDUCTOR_KERNEL),

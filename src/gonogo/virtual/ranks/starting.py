@@ -19,17 +19,14 @@ import torch
 import torch.multiprocessing
 
 from gonogo.evidence.rehearsal.record import Unsupported
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.unsupported import UnsupportedOperator
 
-_NOT_REHEARSED = Text("the processes that it starts were not rehearsed", "它启动的进程没有排练")
-_ASKS = Text(
-    "it asks for an accelerator, which only the processes that are rehearsed have",
-    "它要使用 GPU，而只有被排练的进程才有",
-)
+_NOT_REHEARSED = translated("the processes that it starts were not rehearsed")
+_ASKS = translated("it asks for an accelerator, which only the processes that are rehearsed have")
 
 
 class StartsProcesses(BaseException):
@@ -95,11 +92,7 @@ def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
             return original(config, entrypoint, args, *rest, **options)
         if config.max_nodes > 1:
             raise UnsupportedOperator(
-                "elastic_launch",
-                Text(
-                    "the nodes that it would meet are not here: start it by torchrun",
-                    "它要会合的节点不在这里：请用 torchrun 启动",
-                ),
+                "elastic_launch", translated("the nodes that it would meet are not here: start it by torchrun")
             )
         _go_on(plan, config.nproc_per_node, config.start_method, (entrypoint, args))
         os.environ.update(_environment(plan))

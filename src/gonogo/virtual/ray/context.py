@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.ray.cluster import JOB, Cluster
 from gonogo.virtual.unsupported import UnsupportedOperator
 
@@ -88,6 +88,5 @@ class RuntimeContext:
         if name.startswith("__"):
             raise AttributeError(name)
         raise UnsupportedOperator(
-            f"ray.get_runtime_context().{name}",
-            Text("gonogo's stand-in for Ray does not have it", "Ray 由替身代替，替身没有它"),
+            f"ray.get_runtime_context().{name}", translated("gonogo's stand-in for Ray does not have it")
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.cuda.state import VirtualCuda
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.memory.tracking import DeviceRecord, MemoryRecord
@@ -30,10 +30,9 @@ from gonogo.virtual.ray.tasks import Runner, resources_of, strategy_of, variable
 from gonogo.virtual.unsupported import Unsupported, UnsupportedOperator
 
 ADDRESS = "127.0.0.1"
-_ASSUMED = Text(
+_ASSUMED = translated(
     "Ray's cluster has the GPUs of the machine that was given, all of them free; its processes are rehearsed one at a "
-    "time",
-    "Ray 集群拥有所给机器的全部 GPU 且均空闲；其各进程逐个排练",
+    "time"
 )
 
 
@@ -83,11 +82,7 @@ def install(
 
 def _refuse(*_: Any, **__: Any) -> Any:
     raise UnsupportedOperator(
-        "ray.init",
-        Text(
-            "this Ray has other names than the release that gonogo's stand-in replaces",
-            "本机的 Ray 与替身所代替的 Ray 名称不同",
-        ),
+        "ray.init", translated("this Ray has other names than the release that gonogo's stand-in replaces")
     )
 
 
@@ -153,13 +148,10 @@ class _Api:
                 f"'ignore_reinit_error=True' or by calling 'ray.shutdown()' prior to 'ray.init()'. ({known})"
             )
         if str(address or "").startswith("ray://"):
-            raise UnsupportedOperator(
-                f"ray.init({address!r})", Text("Ray Client talks to another machine", "Ray Client 要与另一台机器通信")
-            )
+            raise UnsupportedOperator(f"ray.init({address!r})", translated("Ray Client talks to another machine"))
         if options.get("local_mode"):
             raise UnsupportedOperator(
-                "ray.init(local_mode=True)",
-                Text("gonogo's stand-in does not support tasks in local mode", "替身不支持 local mode 的任务"),
+                "ray.init(local_mode=True)", translated("gonogo's stand-in does not support tasks in local mode")
             )
         self.cluster.assume(_ASSUMED)
         if self.cluster.driver is None:
@@ -254,9 +246,7 @@ class _Api:
 
     def cancel(self, *_: Any, **__: Any) -> None:
         """``ray.cancel``: what runs, runs on."""
-        raise UnsupportedOperator(
-            "ray.cancel", Text("gonogo's stand-in for Ray does not have it", "Ray 由替身代替，替身没有它")
-        )
+        raise UnsupportedOperator("ray.cancel", translated("gonogo's stand-in for Ray does not have it"))
 
     def timeline(self, filename: str | None = None) -> Any:
         """``ray.timeline``: an empty one."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.collectives.neighbours import Neighbours
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.ray.patience import Patience
@@ -24,11 +24,9 @@ _ROUNDS, _SECONDS = 200, 30.0
 """Looks, and seconds, in which no process did anything: a rank that hasn't come by then never will."""
 
 
-_DEADLOCK = Text(
+_DEADLOCK = translated(
     "{come} of {count} ranks came to it, and no process does anything any more: it is not known whether the others "
-    "would come in a run. Print before it on each rank, or look with py-spy at a rank that waits",
-    "{count} 个 rank 中只有 {come} 个到达此处，且没有任何进程还在做事：无法得知真实运行中其余 rank 是否会到来。"
-    "请在此之前让各 rank 打印信息，或用 py-spy 查看等待中的 rank",
+    "would come in a run. Print before it on each rank, or look with py-spy at a rank that waits"
 )
 
 

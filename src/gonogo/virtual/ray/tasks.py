@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.failure import in_chain
 from gonogo.virtual.ray.cluster import Cluster, RayPlacement, Waiting
 from gonogo.virtual.ray.process import RayProcess
@@ -55,8 +55,7 @@ class Runner:
         several = options.get("num_returns")
         if several in ("streaming", "dynamic"):
             raise UnsupportedOperator(
-                f"ray: num_returns={several!r}",
-                Text("generators of Ray are not stood in for", "替身不支持 Ray 的生成器"),
+                f"ray: num_returns={several!r}", translated("generators of Ray are not stood in for")
             )
         try:
             sent = self.cluster.pack((tuple(args or ()), dict(kwargs or {})))

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.ray.cluster import Cluster, RayPlacement, Waiting
 from gonogo.virtual.ray.process import RayProcess
 from gonogo.virtual.unsupported import Unsupported
@@ -57,9 +57,8 @@ def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported: Un
             seen = torch.cuda.device_count()
             raise unsupported(
                 f"vLLM tensor_parallel_size={count}",
-                Text(
-                    "this process sees {seen} GPU(s): gonogo's stand-in does not support an engine over several nodes",
-                    "该进程只看到 {seen} 张 GPU：跨多个节点的引擎没有替身",
+                translated(
+                    "this process sees {seen} GPU(s): gonogo's stand-in does not support an engine over several nodes"
                 ).format(seen=seen),
             )
         place = RayPlacement(cluster.nodes[owner.node], owner.gpus, lambda: None)
@@ -83,10 +82,9 @@ def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported: Unsuppo
     if group is None:
         raise unsupported(
             "vLLM distributed_executor_backend='ray'",
-            Text(
+            translated(
                 "the engine's actor is in no placement group: vLLM would create one, which gonogo's stand-in does not "
-                "support",
-                "引擎的 actor 不在任何 placement group 中：vLLM 会自己创建一个，这没有替身",
+                "support"
             ),
         )
     with_gpu = _bundles_with_gpu(group, count)
@@ -101,9 +99,8 @@ def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported: Unsuppo
     if len(places) < count:
         raise unsupported(
             "vLLM's workers on Ray",
-            Text(
-                "{there} of {count} find {wanted} free in their bundles: the engine would wait for the others",
-                "{count} 个中只有 {there} 个在其 bundle 中找到空闲的 {wanted}：引擎会等待其余的",
+            translated(
+                "{there} of {count} find {wanted} free in their bundles: the engine would wait for the others"
             ).format(there=len(places), count=count, wanted=str(wanted)),
         )
     return places

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.unsupported import Unsupported
 
 _SAMPLING: dict[str, Any] = {
@@ -126,8 +126,7 @@ class EngineArgs:
         for name in given:
             if name not in ENGINE:
                 raise self.refuse(
-                    f"vllm.EngineArgs({name}=…)",
-                    Text("no release of vLLM that is known here has it", "此处已知的 vLLM 版本都没有它"),
+                    f"vllm.EngineArgs({name}=…)", translated("no release of vLLM that is known here has it")
                 )
         vars(self).update(given)
 
@@ -142,8 +141,7 @@ class SamplingParamsStandIn:
         for name in given:
             if name not in _SAMPLING:
                 raise self.refuse(
-                    f"vllm.SamplingParams({name}=…)",
-                    Text("no release of vLLM that is known here has it", "此处已知的 vLLM 版本都没有它"),
+                    f"vllm.SamplingParams({name}=…)", translated("no release of vLLM that is known here has it")
                 )
         vars(self).update(_SAMPLING | given)
         self.n = 1 if self.n is None else self.n

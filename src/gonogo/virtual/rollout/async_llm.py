@@ -19,17 +19,15 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.rollout import engine
 from gonogo.virtual.rollout.llm import LLM, Weights
 
 CONTEXT = "vLLM: CUDA context"
-_NO_PROCESSES = Text(
+_NO_PROCESSES = translated(
     "outside of Ray such an engine starts processes of its own, which are not stood in for: rehearse with the engine "
-    "in the trainer's process (vllm.LLM; ms-swift: --vllm_use_async_engine false) or as a server",
-    "在 Ray 之外，这样的引擎会自己启动进程，它们没有替身：请让引擎处于训练进程之内"
-    "（vllm.LLM；ms-swift：--vllm_use_async_engine false）或作为服务器来排练",
+    "in the trainer's process (vllm.LLM; ms-swift: --vllm_use_async_engine false) or as a server"
 )
 
 
@@ -45,15 +43,10 @@ class _Engines(LLM):
             if int(asked.get(name) or 1) > 1:
                 raise now.unsupported(
                     f"vLLM {name}={asked[name]}",
-                    Text(
-                        "gonogo's stand-in does not support engines that are divided this way",
-                        "替身不支持这样划分的引擎",
-                    ),
+                    translated("gonogo's stand-in does not support engines that are divided this way"),
                 )
         if asked.get("speculative_config"):
-            raise now.unsupported(
-                "vLLM speculative_config", Text("a draft model's memory is not known", "不知道草稿模型占用的显存")
-            )
+            raise now.unsupported("vLLM speculative_config", translated("a draft model's memory is not known"))
         tp = int(asked.get("tensor_parallel_size") or 1)
         backend = asked.get("distributed_executor_backend")
         found = now.workers(tp, backend, now.unsupported) if now.workers is not None else None
@@ -236,8 +229,7 @@ class AsyncLLM:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self.of.rehearsal.unsupported(
-            f"vllm AsyncLLM.{name}",
-            Text("gonogo's stand-in for the engine does not have it", "引擎是替身，没有这一部分"),
+            f"vllm AsyncLLM.{name}", translated("gonogo's stand-in for the engine does not have it")
         )
 
 

@@ -16,17 +16,17 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.memory.tracking import MemoryRecord
 from gonogo.virtual.rollout.bands import BLOCK, CONTEXT_BAND, PEAK_BAND
 from gonogo.virtual.rollout.model import EngineModel
 from gonogo.virtual.rollout.ranks import EngineRanks
 
 _GIB = 1 << 30
-_SLEEPS = Text("the engine sleeps ({parts})", "引擎处于休眠（{parts}）")
-_TOO_CLOSE = Text("it is too close to tell whether the engine starts: {what}", "余量太小，无法判断引擎能否启动：{what}")
-_ASKED = Text("{asked} GiB asked for, {free} GiB free", "要求 {asked} GiB，空闲 {free} GiB")
-_CACHE = Text("{needed} GiB of cache needed, {left} GiB left", "需要 {needed} GiB 的缓存，剩余 {left} GiB")
+_SLEEPS = translated("the engine sleeps ({parts})")
+_TOO_CLOSE = translated("it is too close to tell whether the engine starts: {what}")
+_ASKED = translated("{asked} GiB asked for, {free} GiB free")
+_CACHE = translated("{needed} GiB of cache needed, {left} GiB left")
 GRAPHS_OF_LAYER = 10 << 20
 GRAPHS_AT_LEAST = 200 << 20
 """CUDA graphs: "Graph capturing finished in 20 secs, took 0.54 GiB" of a model with 28 layers; 0.2 to 1.5 GiB."""
@@ -40,11 +40,9 @@ _TAGS = {"weights": WEIGHTS, "kv_cache": CACHE}
 
 def assumed(version: str) -> Text:
     """What is taken for granted of an engine that runs beside the trainer."""
-    return Text(
+    return translated(
         "vLLM {version} takes of this GPU: weights by the model's shapes, cache up to gpu_memory_utilization, CUDA "
-        "graphs of 0.2 to 1.5 GiB, activations as its profiling would measure them (within 30 %)",
-        "vLLM {version} 占用本 GPU：权重按模型形状计，缓存至 gpu_memory_utilization，CUDA graph 0.2 到 1.5 GiB，"
-        "激活按其 profiling 的测量估计（误差 30 % 以内）",
+        "graphs of 0.2 to 1.5 GiB, activations as its profiling would measure them (within 30 %)"
     ).format(version=version)
 
 
@@ -93,7 +91,7 @@ class Engine:
         if backend != "external_launcher":
             raise self._unsupported(
                 f"vllm.LLM(distributed_executor_backend={backend!r})",
-                Text("such an engine starts processes of its own", "这种引擎会启动自己的进程"),
+                translated("such an engine starts processes of its own"),
             )
         world = torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1
         if world % self.tp:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gonogo.evidence.prepared import read_prepared
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.mode import VirtualMode
@@ -46,9 +46,7 @@ def install(
 
     def assume(what: Text) -> None:
         if not installed:
-            mode.ledger.assume(
-                Text("vLLM {version} is installed on the machine", "机器上装有 vLLM {version}").format(version=version)
-            )
+            mode.ledger.assume(translated("vLLM {version} is installed on the machine").format(version=version))
         mode.ledger.assume(what)
 
     rehearsal = EngineContext(version, mode.memory, life, assume, UnsupportedOperator, peers, workers)

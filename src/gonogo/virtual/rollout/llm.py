@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.collectives.peers import Peers
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.memory.tracking import MemoryRecord
@@ -55,10 +55,7 @@ class LLM:
         now = self.rehearsal
         for name in asked:
             if name not in ENGINE:
-                raise now.unsupported(
-                    f"vllm.LLM({name}=…)",
-                    Text("no release of vLLM that is known here has it", "此处已知的 vLLM 版本都没有它"),
-                )
+                raise now.unsupported(f"vllm.LLM({name}=…)", translated("no release of vLLM that is known here has it"))
         with now.life.during("init", "vllm.LLM"):
             self._ranks = EngineRanks(now.peers, int(asked.get("tensor_parallel_size") or 1))
             self._engine = self._make_engine({"model": model, **asked})
@@ -187,14 +184,14 @@ class LLM:
         if isinstance(method, str) and method in known:
             return [known[method](*args, **(kwargs or {}))]
         raise self.rehearsal.unsupported(
-            f"vllm.LLM.collective_rpc({method!r})", Text("its workers are stand-ins", "它的 worker 是替身")
+            f"vllm.LLM.collective_rpc({method!r})", translated("its workers are stand-ins")
         )
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self.rehearsal.unsupported(
-            f"vllm.LLM.{name}", Text("gonogo's stand-in for the engine does not have it", "引擎是替身，没有这一部分")
+            f"vllm.LLM.{name}", translated("gonogo's stand-in for the engine does not have it")
         )
 
 
@@ -276,8 +273,7 @@ class LLMEngine:
         if name.startswith("_"):
             raise AttributeError(name)
         raise self._llm.rehearsal.unsupported(
-            f"vllm.LLMEngine.{name}",
-            Text("gonogo's stand-in for the engine does not have it", "引擎是替身，没有这一部分"),
+            f"vllm.LLMEngine.{name}", translated("gonogo's stand-in for the engine does not have it")
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.weights import skeleton
 from gonogo.virtual.weights.places import as_folder, not_here
 
@@ -26,11 +26,8 @@ _WITHOUT_KV_CACHE = ("linear_attention", "mamba", "conv")
 """Layers whose state does not grow with the tokens."""
 _FOUR_BITS = 0.5 + 4 / 64
 """Bytes of a weight in four bits and of its block's float32 scale, which the loader unpacks where it is packed too."""
-_NAMES_UNKNOWN = Text(
-    "by which names vLLM knows the parts of a model of several kinds of input is not known",
-    "不知道 vLLM 用哪些名称称呼多模态模型的各部分",
-)
-_WEIGHTS_UNKNOWN = Text("what its weights take is not known", "不知道其权重占用多少")
+_NAMES_UNKNOWN = translated("by which names vLLM knows the parts of a model of several kinds of input is not known")
+_WEIGHTS_UNKNOWN = translated("what its weights take is not known")
 
 
 class EngineModel:

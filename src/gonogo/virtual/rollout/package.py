@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.patching.patches import Patches
 
 NEWEST = "0.31.0"
@@ -26,7 +26,7 @@ _BUNDLES_ENGINE = "ms-swift"
 """A package that drives vLLM with code of its own, whatever the TRL beside it asks for."""
 Names = Mapping[str, Mapping[str, tuple[Any, tuple[int, int], tuple[int, int]]]]
 """By module and name: the object, the first release that has it, and the first that has it no more."""
-_WITHOUT = Text("gonogo's stand-in for vLLM does not have it", "vLLM 由替身代替，替身没有它")
+_WITHOUT = translated("gonogo's stand-in for vLLM does not have it")
 ALWAYS, STILL = (0, 0), (1 << 16, 0)
 
 

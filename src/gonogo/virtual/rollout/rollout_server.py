@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.hooks.lifecycle import Lifecycle
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -32,10 +32,9 @@ _CONFIG: Answer = {
 
 
 def _assumption_text(address: str) -> Text:
-    return Text(
+    return translated(
         "a rollout server is up at {address}, on GPUs that the trainer does not use, with one worker and the options "
-        "that weight synchronisation needs",
-        "{address} 上有正在运行的 rollout 服务，使用训练器不占用的 GPU，有一个 worker，并带有权重同步所需的选项",
+        "that weight synchronisation needs"
     ).format(address=address)
 
 
@@ -245,8 +244,7 @@ class _Partial(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         raise self._refuse(
-            f"{key!r} of the rollout server's answer",
-            Text("gonogo's stand-in for the server does not have it", "服务器是替身，没有这一部分"),
+            f"{key!r} of the rollout server's answer", translated("gonogo's stand-in for the server does not have it")
         )
 
 

@@ -15,7 +15,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.rollout import async_llm
 from gonogo.virtual.rollout.arguments import ENGINE, EngineArgs
 from gonogo.virtual.rollout.llm import LLM, EngineContext
@@ -137,7 +137,7 @@ class App:
         """ASGI."""
         if scope["type"] != "lifespan":
             path = str(scope.get("path"))
-            why = Text("{path} was requested over HTTP", "有程序通过 HTTP 请求 {path}").format(path=path)
+            why = translated("{path} was requested over HTTP").format(path=path)
             raise self._rehearsal.unsupported("vLLM's HTTP server", why)
         while True:
             message = await receive()
@@ -160,7 +160,7 @@ def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
 
     def run_headless(args: Any) -> None:
         raise rehearsal.unsupported(
-            "vllm.entrypoints.cli.serve.run_headless", Text("an engine over several nodes", "跨多个节点的引擎")
+            "vllm.entrypoints.cli.serve.run_headless", translated("an engine over several nodes")
         )
 
     class Platform:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.rollout.outputs import LogprobsOf
 
 Answer = dict[str, Any]
@@ -64,8 +64,7 @@ class SGLang:
         given = asked.get("input_ids") if asked.get("input_ids") is not None else asked.get("text")
         if given is None or asked.get("stream"):
             raise self._refuse(
-                "/generate of SGLang",
-                Text("gonogo's stand-in does not support this form of its requests", "替身不支持这种形式的请求"),
+                "/generate of SGLang", translated("gonogo's stand-in does not support this form of its requests")
             )
         single = isinstance(given, str) or (bool(given) and isinstance(given[0], int))
         prompts = [self._ids(one) for one in ([given] if single else given)]
@@ -81,8 +80,7 @@ class SGLang:
         for name in given:
             if name not in _SAMPLING:
                 raise self._refuse(
-                    f"SGLang's sampling parameter {name}",
-                    Text("no release that is known here has it", "此处已知的版本都没有它"),
+                    f"SGLang's sampling parameter {name}", translated("no release that is known here has it")
                 )
         asked = _SAMPLING | {name: value for name, value in given.items() if value is not None}
         temperature, least = asked["temperature"], asked["min_new_tokens"]

@@ -17,14 +17,11 @@ from typing import Any
 
 from gonogo.evidence.prepared import Prepared, is_address_of_rows, read_prepared
 from gonogo.evidence.rehearsal.record import Missed
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
-_MADE = Text(
-    "what is at {address} is made (gonogo prepare): its length and form are not the real file's",
-    "{address} 处的内容是生成的（gonogo prepare）：长度和格式与真实文件不同",
-)
+_MADE = translated("what is at {address} is made (gonogo prepare): its length and form are not the real file's")
 
 
 def install(folder: str, assume: Callable[[Text], object], missed: Callable[[Missed], None]) -> Callable[[], None]:

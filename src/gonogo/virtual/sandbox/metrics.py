@@ -11,14 +11,13 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 
-_ASSUMED = Text(
+_ASSUMED = translated(
     "the metric {name} is fetched from the hub where there is a network, and what it needs is installed; its scores "
-    "here are one half",
-    "指标 {name} 在有网络时从 hub 获取，所需的包已安装；这里它的分数都是 0.5",
+    "here are one half"
 )
 _SCORE = 0.5
 _NUMBERS = frozenset({"wer", "cer", "mauve"})

@@ -19,19 +19,17 @@ from typing import Any
 
 from gonogo.evidence.prepared import BUILDERS, Prepared, read_prepared
 from gonogo.evidence.rehearsal.record import Missed
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.sandbox import questions
 
-_MODEL = Text(
+_MODEL = translated(
     "the model {name} is a stand-in from gonogo prepare: the published configuration, and an untrained tokenizer of "
-    "the same size",
-    "模型 {name} 由 gonogo prepare 生成：配置与公开的一致，分词器大小相同但未经训练",
+    "the same size"
 )
-_DATASET = Text(
-    "the rows of the data set {name} are made ones (gonogo prepare): their number and length are not the real one's",
-    "数据集 {name} 的行是生成的（gonogo prepare）：行数和长度与真实数据不同",
+_DATASET = translated(
+    "the rows of the data set {name} are made ones (gonogo prepare): their number and length are not the real one's"
 )
 
 _WEIGHTS = "model.safetensors"

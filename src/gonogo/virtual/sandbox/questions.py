@@ -12,12 +12,10 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, Protocol
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.patching.patches import Patches
 
-_FOLDER = Text(
-    "the hub has no repository {name}, which is a folder here", "hub 上没有名为 {name} 的仓库，它是这里的文件夹"
-)
+_FOLDER = translated("the hub has no repository {name}, which is a folder here")
 _WEIGHTS = "model.safetensors"
 _COMMIT = "0" * 40
 """What stands for the commit of a repository that was made."""

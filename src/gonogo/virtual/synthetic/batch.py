@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gonogo.evidence.rehearsal.record import GUESSED_BATCH
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.virtual.synthetic import media, notes, own_processor, probe, tokens
 from gonogo.virtual.synthetic.model import LocatedModel
@@ -51,10 +51,9 @@ def from_signature(found: LocatedModel, seq_len: int, micro_batch: int) -> dict[
             raise _needs_processor(found, kind)
         if count is None or count % micro_batch:
             notes.assume(
-                Text(
-                    "the batch has no {kind}: how many tokens one takes could not be found out",
-                    "批次中没有 {kind}：无法得知一个需要多少 token",
-                ).format(kind=kind.name)
+                translated("the batch has no {kind}: how many tokens one takes could not be found out").format(
+                    kind=kind.name
+                )
             )
             continue
         counts[kind.name] = count // micro_batch
@@ -71,11 +70,9 @@ def from_signature(found: LocatedModel, seq_len: int, micro_batch: int) -> dict[
 
 def _needs_processor(found: LocatedModel, kind: media.Modality) -> UserError:
     return UserError(
-        Text(
+        translated(
             "{kind}: its configuration does not say how many tokens an {what} takes: put the model's processor "
-            "(processor_config.json, tokenizer) beside its config.json",
-            "{kind}：配置没有说明一个 {what} 占多少 token：请把模型的 processor（processor_config.json、tokenizer）放在"
-            " config.json 旁边",
+            "(processor_config.json, tokenizer) beside its config.json"
         ).format(kind=found.config.model_type, what=kind.name)
     )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.virtual.synthetic.model import LocatedModel
 from gonogo.virtual.synthetic.tokens import parts
@@ -134,10 +134,9 @@ def _lacking(found: LocatedModel, processor: str, error: ImportError) -> UserErr
     """What to install for the processor of the model's type."""
     libraries = sorted(set(re.findall(r"the (\w[\w.-]*) library", str(error)))) or [str(error).strip().split("\n")[0]]
     return UserError(
-        Text(
-            "{kind}: {processor}, which makes its inputs, needs {libraries}: install it and try again",
-            "{kind}：生成其输入的 {processor} 需要 {libraries}：请安装后重试",
-        ).format(kind=found.config.model_type, processor=processor, libraries=", ".join(libraries))
+        translated("{kind}: {processor}, which makes its inputs, needs {libraries}: install it and try again").format(
+            kind=found.config.model_type, processor=processor, libraries=", ".join(libraries)
+        )
     )
 
 

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 _TASKS = (
@@ -52,10 +52,9 @@ def read_model(path: str) -> LocatedModel:
         config = AutoConfig.from_pretrained(path, trust_remote_code=_brings_code(stated, folder))
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise UserError(
-            Text(
-                "{file}: transformers can't read it as a model's configuration: {error}",
-                "{file}：transformers 无法将其解析为模型配置：{error}",
-            ).format(file=file, error=str(error).strip().partition("\n")[0])
+            translated("{file}: transformers can't read it as a model's configuration: {error}").format(
+                file=file, error=str(error).strip().partition("\n")[0]
+            )
         ) from error
     return _trainable(LocatedModel(config, _class_of(config, stated, folder, file), folder), file)
 
@@ -84,9 +83,8 @@ def _class_of(config: Any, stated: dict[str, Any], folder: str | None, file: str
             found = mapping[type(config)]
             return found[0] if isinstance(found, tuple) else found
     raise UserError(
-        Text(
-            "{file}: transformers {version} has no model to train for model_type {kind}: name one in architectures",
-            "{file}：transformers {version} 没有可训练 model_type {kind} 的模型类：请在 architectures 中指定",
+        translated(
+            "{file}: transformers {version} has no model to train for model_type {kind}: name one in architectures"
         ).format(file=file, version=transformers.__version__, kind=config.model_type)
     )
 
@@ -110,17 +108,13 @@ def _trainable(found: LocatedModel, file: str) -> LocatedModel:
         from gonogo.virtual.synthetic import notes
 
         notes.assume(
-            Text(
-                "the model trains through its thinker, {name}: it has no forward of its own",
-                "模型通过其 thinker（{name}）训练：它自身没有 forward",
-            ).format(name=name)
+            translated("the model trains through its thinker, {name}: it has no forward of its own").format(name=name)
         )
         return LocatedModel(thinker, inner, found.folder)
     raise UserError(
-        Text(
-            "{file}: {name} has no forward: name in architectures a class that can be trained",
-            "{file}：{name} 没有 forward：请在 architectures 中指定可训练的模型类",
-        ).format(file=file, name=found.model_class.__name__)
+        translated("{file}: {name} has no forward: name in architectures a class that can be trained").format(
+            file=file, name=found.model_class.__name__
+        )
     )
 
 

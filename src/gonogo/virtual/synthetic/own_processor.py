@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.synthetic import notes
 from gonogo.virtual.synthetic.media import picture, tone
 from gonogo.virtual.synthetic.model import LocatedModel
@@ -29,10 +29,7 @@ def batch_of(found: LocatedModel, seq_len: int, rows: int) -> dict[str, Any] | N
     except Exception as error:  # a tokenizer that isn't there, an extra library: the configuration knows enough
         first = str(error).strip().partition("\n")[0][:160]
         notes.assume(
-            Text(
-                "inputs are built from the configuration: its processor fails with {first}",
-                "输入由配置生成：其 processor 报错 {first}",
-            ).format(first=first)
+            translated("inputs are built from the configuration: its processor fails with {first}").format(first=first)
         )
         return None
     if made is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.synthetic import notes
 from gonogo.virtual.synthetic.media import Modality
 from gonogo.virtual.synthetic.model import LocatedModel
@@ -45,11 +45,7 @@ def _count(found: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int |
             return _rows(encode(**given))
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         first = str(error).strip().partition("\n")[0][:200]
-        notes.assume(
-            Text("{encoder} could not be asked: {first}", "无法询问 {encoder}：{first}").format(
-                encoder=kind.encoders[0], first=first
-            )
-        )
+        notes.assume(translated("{encoder} could not be asked: {first}").format(encoder=kind.encoders[0], first=first))
         return None
 
 

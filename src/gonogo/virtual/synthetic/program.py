@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.synthetic import notes
 from gonogo.virtual.synthetic.batch import build_batch
 from gonogo.virtual.synthetic.model import make_model, read_model
@@ -138,12 +138,7 @@ def trainer_class() -> Any:
         def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             if "labels" in inputs or "return_loss" in inputs:
                 return super().compute_loss(model, inputs, *args, **kwargs)
-            notes.assume(
-                Text(
-                    "the model computes no loss: the mean of its first output was taken",
-                    "模型不计算 loss：取其第一个输出的均值",
-                )
-            )
+            notes.assume(translated("the model computes no loss: the mean of its first output was taken"))
             outputs = model(**inputs)
             first = outputs[0] if not isinstance(outputs, torch.Tensor) else outputs
             return first.float().mean()

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.synthetic import notes
 from gonogo.virtual.synthetic.model import LocatedModel
 
@@ -121,10 +121,9 @@ def text(found: LocatedModel, counts: Mapping[str, int], seq_len: int, rows: int
     length = _only(config) or min(max(seq_len, needed), max(limit, needed))
     if length != seq_len:
         notes.assume(
-            Text(
-                "a sample has {length} tokens, not {asked}: as many as it needs, and as fit",
-                "每个样本有 {length} 个 token，而不是 {asked} 个：按所需的数量，且不超过上限",
-            ).format(length=length, asked=seq_len)
+            translated("a sample has {length} tokens, not {asked}: as many as it needs, and as fit").format(
+                length=length, asked=seq_len
+            )
         )
     row = ids(config, 1, length)[0]
     types = torch.zeros(length, dtype=torch.int64)

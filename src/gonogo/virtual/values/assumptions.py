@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from gonogo.evidence.rehearsal.record import Assumption
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 _OURS = str(Path(__file__).parents[2]) + os.sep
 _FLIP_AFTER = 64
@@ -16,7 +16,7 @@ _FLIP_AFTER = 64
 _CALLS_TORCH = f"{os.sep}deepspeed{os.sep}comm{os.sep}"
 
 
-FINITE = Text("values are finite (no NaN, no infinity)", "值都是有限的（没有 NaN 和无穷大）")
+FINITE = translated("values are finite (no NaN, no infinity)")
 
 
 class Ledger:
@@ -43,9 +43,7 @@ class Ledger:
 
     def branch(self, what: Text) -> bool:
         """The answer to a condition on unknown values: true in the first step, false in the second, and so on."""
-        where = self.assume(
-            Text("{what}: true in one step, false in the next", "{what}：一步为真，下一步为假").format(what=what)
-        )
+        where = self.assume(translated("{what}: true in one step, false in the next").format(what=what))
         self._visits[(where, self.step)] += 1
         self.branches += 1
         flips = self._visits[(where, self.step)] // _FLIP_AFTER
@@ -53,9 +51,7 @@ class Ledger:
 
     def number(self, what: Text) -> float:
         """An unknown number: large in the first step, small in the second, so that both sides of a limit are met."""
-        self.assume(
-            Text("{what}: 16 in one step, 1/16 in the next", "{what}：一步为 16，下一步为 1/16").format(what=what)
-        )
+        self.assume(translated("{what}: 16 in one step, 1/16 in the next").format(what=what))
         self.made_numbers += 1
         return 16.0 if self.step % 2 == 0 else 0.0625
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual import private
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import real
@@ -40,7 +40,7 @@ class Uniform:
         self.scalar = scalar
 
 
-CHOSEN_NUMBER = Text("an unknown number: of a choice among unknown scores", "一个未知的数：来自对未知分数的选择")
+CHOSEN_NUMBER = translated("an unknown number: of a choice among unknown scores")
 
 
 def limit_of(device: torch.device) -> int:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -15,25 +15,19 @@ ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _POINTER = b"version https://git-lfs"
 
-NOT_CACHED = Text(
+NOT_CACHED = translated(
     "the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network: gonogo prepare -- "
     "COMMAND makes it without weights where it is a published one; else get its config: hf download {name} --include "
-    "'*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'",
-    "模型 {name} 不在 Hugging Face 缓存中，而排练不使用网络：若是公开模型，gonogo prepare -- 命令 可生成它"
-    "（不含权重）；否则请只下载它的配置：hf download {name} --include '*.json' '*.txt' '*.model' '*.py' "
-    "'*.jinja' --exclude '*.index.json'",
+    "'*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'"
 )
-NO_FOLDER = Text(
+NO_FOLDER = translated(
     "the model folder {name} is not on this machine: gonogo prepare -- COMMAND makes it, or put its config.json and "
-    "tokenizer files there (the weights are not needed)",
-    "本机没有模型目录 {name}：gonogo prepare -- 命令 可生成它，或把它的 config.json 和分词器文件放到该路径"
-    "（不需要权重）",
+    "tokenizer files there (the weights are not needed)"
 )
-NO_CONFIG = Text(
-    "the model folder {name} has no config.json; copy it there from the model (the weights are not needed)",
-    "模型目录 {name} 中没有 config.json；请从模型复制到那里（不需要权重）",
+NO_CONFIG = translated(
+    "the model folder {name} has no config.json; copy it there from the model (the weights are not needed)"
 )
-BAD_CONFIG = Text("{path} is not readable as JSON: {why}", "{path} 不是可读的 JSON：{why}")
+BAD_CONFIG = translated("{path} is not readable as JSON: {why}")
 
 
 class NotFetched(OSError):

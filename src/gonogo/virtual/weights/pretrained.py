@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from gonogo.evidence.rehearsal.record import FIRST_RANK_READS
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
@@ -29,10 +29,9 @@ from gonogo.virtual.weights.places import (
 )
 from gonogo.virtual.weights.safetensors_files import SafeOpen
 
-CANNOT_BUILD = Text(
+CANNOT_BUILD = translated(
     "the weights of {name} are not on this machine, and its checkpoint could not be made from its config ({why}); put "
-    "the weights there, or a copy of the folder that has them",
-    "本机没有 {name} 的权重，而且无法根据其配置构造检查点（{why}）；请把权重（或含权重的目录副本）放到该处",
+    "the weights there, or a copy of the folder that has them"
 )
 
 

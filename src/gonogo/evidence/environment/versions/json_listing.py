@@ -20,13 +20,10 @@ from gonogo.evidence.environment.versions.listing import (
 )
 from gonogo.evidence.environment.versions.pyproject import address_in
 from gonogo.evidence.source_file import Place
-from gonogo.finding import Text
+from gonogo.finding import translated
 
-_NOT_JSON = Text("{where}: not valid JSON: {why}", "{where}：不是有效的 JSON：{why}")
-_NO_VERSION = Text(
-    '{path}: {name}: {version} is not a version: write {{"deepspeed": "0.14.2", …}}',
-    '{path}：{name}：{version} 不是有效的版本：请写成 {{"deepspeed": "0.14.2", …}}',
-)
+_NOT_JSON = translated("{where}: not valid JSON: {why}")
+_NO_VERSION = translated('{path}: {name}: {version} is not a version: write {{"deepspeed": "0.14.2", …}}')
 
 
 _MAX_NOT_FOUND = 1000

@@ -15,15 +15,12 @@ from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.version_range import parse_version, versions_in
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import Place, SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 
 NAME = r"[A-Za-z0-9](?:[\w.-]{0,100}[A-Za-z0-9])?"
 
-_PYPI_CUDA = Text(
-    "PyPI's wheel of torch {version} for Linux is built for CUDA {cuda}",
-    "PyPI 上 torch {version} 的 Linux wheel 是针对 CUDA {cuda} 构建的",
-)
-_LOCAL_CUDA = Text("torch's local version {local}", "torch 的本地版本号 {local}")
+_PYPI_CUDA = translated("PyPI's wheel of torch {version} for Linux is built for CUDA {cuda}")
+_LOCAL_CUDA = translated("torch's local version {local}")
 
 
 class PackageListing:

@@ -19,28 +19,21 @@ from gonogo.evidence.environment.versions.listing import (
 )
 from gonogo.evidence.field import Field
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
 _MAX_DEPTH = 10
 _MAX_LINE_LENGTH = 20_000
 _MAX_LINES = 10_000
 """Lines of all files together that are read; a file that includes others over and over is read so far."""
-_TOO_LONG = Text(
-    "{where}: not read from this line on: version lists are read up to {limit} lines",
-    "{where}：从此行起没有读取：版本清单最多 {limit} 行",
-)
+_TOO_LONG = translated("{where}: not read from this line on: version lists are read up to {limit} lines")
 _MAX_UNREAD = 100
 """Lines that are told of; a file with more is no list of requirements."""
-_NO_REQUIREMENT = Text(
-    "{where}: {line!r} is not a requirement: give a requirements file, a pip freeze, or JSON",
-    "{where}：{line!r} 不是有效的依赖：请给出 requirements 文件、pip freeze 的输出或 JSON",
+_NO_REQUIREMENT = translated("{where}: {line!r} is not a requirement: give a requirements file, a pip freeze, or JSON")
+_NOT_INCLUDED = translated(
+    "{where}: can't read {path}: it does not exist, or is outside this file's folder and the current folder"
 )
-_NOT_INCLUDED = Text(
-    "{where}: can't read {path}: it does not exist, or is outside this file's folder and the current folder",
-    "{where}：无法读取 {path}：文件不存在，或不在该文件所在目录和当前目录之内",
-)
-_TOO_DEEP = Text("{where}: {line!r} ({depth} files deep)", "{where}：{line!r}（已嵌套 {depth} 层文件）")
+_TOO_DEEP = translated("{where}: {line!r} ({depth} files deep)")
 _REQUIREMENT = rf"({NAME})[ \t]*(\[[\w\s,.-]{{0,200}}\])?[ \t]*(\([^()]{{0,300}}\)|[~=!<>][^;@#]{{0,300}})?"
 _WHEEL = rf"(?:^|[/\\=])({NAME}?)-(\d[\w.!+%]{{0,80}}?)(?:-\d\w{{0,20}})?-[\w.]+-[\w.]+-[\w.]+\.whl(?:[#?].*)?$"
 _ARCHIVE = rf"(?:^|/)({NAME}?)-(\d[\w.!+]{{0,80}}?)\.(?:tar\.gz|tar\.bz2|zip)(?:[#?].*)?$"

@@ -9,17 +9,15 @@ import msgspec
 
 from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import CommandOptions
-from gonogo.finding import Text
+from gonogo.finding import translated
 
-DEFAULT = Text("the launcher's default", "启动器的默认值")
-ALL_GPUS = Text("it starts one process for each GPU of the machine", "每张 GPU 启动一个进程，数量取决于机器")
-_NO_NUMBER = Text("`{value}` is not a number of processes", "`{value}` 不是进程数")
-_VISIBLE = Text("the GPUs of CUDA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES 中的 GPU")
-ALONE = Text("no launcher: one process", "没有启动器：单进程")
-UNSETTLED = Text("the files don't say how many processes are started", "文件没有给出进程数")
-UNEVEN = Text(
-    "{total} processes can't be divided evenly over {nodes} nodes", "{total} 个进程无法平均分到 {nodes} 个节点"
-)
+DEFAULT = translated("the launcher's default")
+ALL_GPUS = translated("it starts one process for each GPU of the machine")
+_NO_NUMBER = translated("`{value}` is not a number of processes")
+_VISIBLE = translated("the GPUs of CUDA_VISIBLE_DEVICES")
+ALONE = translated("no launcher: one process")
+UNSETTLED = translated("the files don't say how many processes are started")
+UNEVEN = translated("{total} processes can't be divided evenly over {nodes} nodes")
 
 
 class LaunchSize(msgspec.Struct, frozen=True):

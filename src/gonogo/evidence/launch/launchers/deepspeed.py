@@ -21,11 +21,11 @@ from gonogo.evidence.launch.launchers.counts import (
 from gonogo.evidence.launch.launchers.description import LauncherDescription
 from gonogo.evidence.launch.launchers.hostfile import MAX_HOSTFILE, filtered, hosts_of, included
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 
-_HOSTFILE = Text("from the hostfile {path}", "按 hostfile {path}")
-_NO_HOSTFILE = Text("the hostfile {path} can't be read here", "此处无法读取 hostfile {path}")
+_HOSTFILE = translated("from the hostfile {path}")
+_NO_HOSTFILE = translated("the hostfile {path} can't be read here")
 _DEFAULT_HOSTFILE = "/job/hostfile"
 _OPTIONS = OptionTable(
     names(

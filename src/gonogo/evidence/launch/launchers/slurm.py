@@ -10,13 +10,13 @@ from gonogo.evidence.launch.launchers.counts import LaunchSize, count, world
 from gonogo.evidence.launch.option_parsing import parse_known
 from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import SourceFile
-from gonogo.finding import Text
+from gonogo.finding import translated
 
 _MAX_WORDS = 200
 _MAX_BYTES = 512 << 10
 """No longer script is read."""
 """Words of one ``#SBATCH`` line that are read; each of them that is no option is met anew with all behind it."""
-_BY_SLURM = Text("slurm starts them", "由 slurm 启动")
+_BY_SLURM = translated("slurm starts them")
 SRUN = OptionTable(
     names(
         """

@@ -8,9 +8,9 @@ from gonogo.evidence.field import Field
 from gonogo.evidence.launch.command_line import OptionTable, names
 from gonogo.evidence.launch.launchers.counts import LaunchSettings, LaunchSize, count, one_per_gpu, world
 from gonogo.evidence.launch.launchers.description import LauncherDescription
-from gonogo.finding import Text
+from gonogo.finding import translated
 
-_ELASTIC = Text("`{value}` nodes: the number is decided at launch", "节点数 `{value}` 在启动时才确定")
+_ELASTIC = translated("`{value}` nodes: the number is decided at launch")
 _OPTIONS = OptionTable(
     names(
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import lcm
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.request import PlanRequest
 from gonogo.trials.plan.strategy import Strategy
@@ -58,8 +58,7 @@ def check_completions(request: PlanRequest) -> None:
         return
     whole = lcm(of, request.world_size)
     raise UserError(
-        Text(
-            "--global-batch {batch} counts completions and must contain all {of} of each prompt; use {near}",
-            "--global-batch {batch}：按回答计数，每个提示的 {of} 个回答须在同一步内；可改为 {near}",
+        translated(
+            "--global-batch {batch} counts completions and must contain all {of} of each prompt; use {near}"
         ).format(batch=batch, of=of, near=-(-batch // whole) * whole)
     )

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.finding.text import listed
 from gonogo.trials.plan.extend import Peak
 from gonogo.virtual.measuring.jobs import EngineFacts, PhasePeak
@@ -20,12 +20,12 @@ Where = Literal["", "colocate", "server", "none"]
 ENGINES: tuple[Where, ...] = ("colocate", "server", "none")
 _BEFORE = "load"
 """The phase before an engine is there."""
-_ON_ONE = Text("engine on {gpus} GPU{tp}", "引擎占 {gpus} 张卡{tp}")
-_ON_SEVERAL = Text("engine on {gpus} GPUs{tp}", "引擎占 {gpus} 张卡{tp}")
-_COLOCATED = Text("colocated engine ({how})", "同卡引擎（{how}）")
-_SHARE = Text("share {share}", "份额 {share}")
-_SLEEPING = Text("sleeping", "休眠")
-_NO_ENGINE = Text("no engine", "无引擎")
+_ON_ONE = translated("engine on {gpus} GPU{tp}")
+_ON_SEVERAL = translated("engine on {gpus} GPUs{tp}")
+_COLOCATED = translated("colocated engine ({how})")
+_SHARE = translated("share {share}")
+_SLEEPING = translated("sleeping")
+_NO_ENGINE = translated("no engine")
 _MIN_SHARE, _MAX_SHARE, _STEPS = 0.1, 0.9, 16
 SERVER_SHARE = 0.9
 """Of its GPUs that a server takes: vLLM's default."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.finding.errors import UserError
 from gonogo.trials.plan.task.kinds import KINDS, TASKS, Reference, Task, TaskKind
 from gonogo.trials.plan.task.rollout import ENGINES, Where
@@ -71,9 +71,8 @@ def merged(options: TaskOptions, said: TaskOptions) -> TaskOptions:
     """The options, and what a command says besides. Raises UserError where it trains by what no plan knows."""
     if options.task is None and said.task is not None and said.task not in TASKS:
         raise UserError(
-            Text(
-                "the command trains with {name}, which can't be planned: choose the nearest of {known} with --task",
-                "命令使用 {name} 训练，无法规划：请用 --task 指定最接近的一种：{known}",
+            translated(
+                "the command trains with {name}, which can't be planned: choose the nearest of {known} with --task"
             ).format(name=said.task, known=", ".join(TASKS))
         )
     if options.task not in (None, said.task):
@@ -93,25 +92,18 @@ def settings_of(
         return None
     if tune not in _TUNES:
         raise UserError(
-            Text(
-                "--tune {tune} with --task {task}: only {known} can be planned",
-                "--tune {tune} 与 --task {task}：这里只能规划 {known}",
-            ).format(tune=tune, task=task, known=", ".join(_TUNES))
-        )
-    if task == "gkd" and asked.teacher is None:
-        raise UserError(
-            Text(
-                "--task gkd distils from a teacher: give it, for example --teacher Qwen2.5-32B/",
-                "--task gkd 需要教师模型：请指定，例如 --teacher Qwen2.5-32B/",
+            translated("--tune {tune} with --task {task}: only {known} can be planned").format(
+                tune=tune, task=task, known=", ".join(_TUNES)
             )
         )
+    if task == "gkd" and asked.teacher is None:
+        raise UserError(translated("--task gkd distils from a teacher: give it, for example --teacher Qwen2.5-32B/"))
     prompt, completion = _lengths(asked, seq_len, rolls_out=kind.rolls_out or kind.generates)
     generations = asked.generations or (_GENERATIONS if kind.rolls_out else 1)
     if kind.rolls_out and generations < 2:
         raise UserError(
-            Text(
-                "--generations {count}: {task} compares completions of the same prompt, so it needs at least 2",
-                "--generations {count}：{task} 比较同一提示的多个回答，至少需要 2 个",
+            translated(
+                "--generations {count}: {task} compares completions of the same prompt, so it needs at least 2"
             ).format(count=generations, task=task)
         )
     name = asked.teacher or asked.reward_model
@@ -131,11 +123,7 @@ def _known_task(name: str) -> Task:
     for known in TASKS:
         if known == name:
             return known
-    raise UserError(
-        Text("--task {name}: must be one of {known}", "--task {name}：可选 {known}").format(
-            name=name, known=", ".join(TASKS)
-        )
-    )
+    raise UserError(translated("--task {name}: must be one of {known}").format(name=name, known=", ".join(TASKS)))
 
 
 def _known_engine(name: str | None) -> Where:
@@ -144,11 +132,7 @@ def _known_engine(name: str | None) -> Where:
     for known in ENGINES:
         if known == name:
             return known
-    raise UserError(
-        Text("--engine {name}: must be one of {known}", "--engine {name}：可选 {known}").format(
-            name=name, known=", ".join(ENGINES)
-        )
-    )
+    raise UserError(translated("--engine {name}: must be one of {known}").format(name=name, known=", ".join(ENGINES)))
 
 
 def _refuse_what_it_has_not(asked: TaskOptions, task: Task) -> None:
@@ -164,10 +148,9 @@ def _refuse_what_it_has_not(asked: TaskOptions, task: Task) -> None:
     option = f"--{useless[0].replace('_', '-')}"
     having = [one for one in TASKS if not _is_useless(useless[0], one)]
     raise UserError(
-        Text(
-            "{option} does not apply to --task {task}, only to {having}",
-            "{option} 不适用于 --task {task}，只适用于 {having}",
-        ).format(option=option, task=task, having=", ".join(having))
+        translated("{option} does not apply to --task {task}, only to {having}").format(
+            option=option, task=task, having=", ".join(having)
+        )
     )
 
 
@@ -194,16 +177,14 @@ def _lengths(asked: TaskOptions, seq_len: int | None, *, rolls_out: bool) -> tup
         completion = seq_len - prompt
     if min(prompt, completion) < 1:
         raise UserError(
-            Text(
-                "--seq-len {length} must cover prompt and completion together, but one of them alone is as long",
-                "--seq-len {length} 是提示与回答的总长度：其中一项单独就已不小于它",
+            translated(
+                "--seq-len {length} must cover prompt and completion together, but one of them alone is as long"
             ).format(length=seq_len)
         )
     if prompt + completion != seq_len:
         raise UserError(
-            Text(
-                "--seq-len {length} must be the sum of prompt and completion, which are {prompt} and {completion}",
-                "--seq-len {length} 是提示与回答的总长度：{prompt} 与 {completion} 之和不等于它",
+            translated(
+                "--seq-len {length} must be the sum of prompt and completion, which are {prompt} and {completion}"
             ).format(length=seq_len, prompt=prompt, completion=completion)
         )
     return prompt, completion

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import Text, translated
 from gonogo.virtual.kernels.checks import check, on_accelerator
 from gonogo.virtual.kernels.flops import Computed, not_counted
 from gonogo.virtual.kernels.transformer_engine.quantized import (
@@ -20,11 +20,8 @@ from gonogo.virtual.kernels.transformer_engine.quantized import (
 )
 from gonogo.virtual.unsupported import UnsupportedOperator
 
-ASSUMED = Text(
-    "Transformer Engine's compiled library and cuDNN {cudnn} load on the machine",
-    "Transformer Engine 的编译库和 cuDNN {cudnn} 能在机器上加载",
-).format(cudnn="9.20")
-ATTENTION = Text("cuDNN's attention runs on the machine", "cuDNN 的注意力能在机器上运行")
+ASSUMED = translated("Transformer Engine's compiled library and cuDNN {cudnn} load on the machine").format(cudnn="9.20")
+ATTENTION = translated("cuDNN's attention runs on the machine")
 CUDNN = 92000
 """The cuDNN that is taken to be there: what it can do decides which attention is used."""
 

@@ -15,15 +15,13 @@ from typing import Any
 
 import torch
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.kernels.checks import check
 from gonogo.virtual.unsupported import UnsupportedOperator
 
-NOT_COVERED = Text(
+NOT_COVERED = translated(
     "gonogo's stand-in for Transformer Engine's compiled library covers training in bf16, fp16, fp32 and FP8 (delayed, "
-    "current and block scaling, MXFP8) only",
-    "gonogo 对 Transformer Engine 编译库的替身只支持 bf16、fp16、fp32 以及 FP8（delayed、current、block scaling 和 "
-    "MXFP8）训练",
+    "current and block scaling, MXFP8) only"
 )
 DELAYED, CURRENT, BLOCKS, MXFP8 = (
     *("Float8Quantizer", "Float8CurrentScalingQuantizer", "Float8BlockQuantizer", "MXFP8Quantizer"),

@@ -14,16 +14,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 NAMES: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("names.json").read_text(encoding="utf-8"))[
     "modules"
 ]
-_WHY = Text(
-    "flash-attn is not installed here, and gonogo's stand-in for it has this name only",
-    "本机没有安装 flash-attn，而 gonogo 的替身只有这个名称",
-)
+_WHY = translated("flash-attn is not installed here, and gonogo's stand-in for it has this name only")
 
 
 def lacking(module: str) -> Callable[[str], Any]:

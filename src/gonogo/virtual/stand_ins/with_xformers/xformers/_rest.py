@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gonogo.finding import Text
+from gonogo.finding import translated
 from gonogo.virtual.unsupported import UnsupportedOperator
 
-_WHY = Text(
-    "xFormers is not installed here, and gonogo's stand-in for it has this name only",
-    "本机没有安装 xFormers，而 gonogo 的替身只有这个名称",
-)
+_WHY = translated("xFormers is not installed here, and gonogo's stand-in for it has this name only")
 
 
 def lacking(module: str, names: Iterable[str]) -> Callable[[str], Any]:
