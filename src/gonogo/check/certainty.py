@@ -180,7 +180,7 @@ def _opening(run: Run) -> int | None:
 
 
 _OTHER_VERSIONS = translated(
-    "no file says which versions the run uses, so those of this Python were assumed: set them with "
+    "no file says which versions the run uses, so those installed in this Python were assumed: set them with "
     "gonogo check --environment FILE"
 )
 

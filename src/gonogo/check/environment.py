@@ -16,7 +16,7 @@ _NO_STACK = translated(
 )
 _NO_GPU = translated("no GPU and no driver on this machine: checks that need them were skipped")
 _VERSIONS = translated("whether the installed package versions are compatible")
-_DRIVER = translated("whether driver and GPUs are recent enough for torch's CUDA")
+_DRIVER = translated("whether the driver and GPUs are recent enough for torch's CUDA")
 _TOOLKIT = translated("whether the compilers can build DeepSpeed's ops")
 
 

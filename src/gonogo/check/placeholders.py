@@ -24,7 +24,7 @@ _MAX_SHOWN = 5
 _NOTE = translated("not checked: placeholders that are still to be filled in ({what}): {places}")
 _ELSEWHERE = translated("not checked: programs that are only in an image or on a rented machine: {what}")
 _OF_REPOSITORY = re.compile(r"(?:git|hg|svn|bzr)\+")
-_REPOSITORIES = translated("not checked: what is built from a repository, whose release no file tells: {what}")
+_REPOSITORIES = translated("not checked: builds from a repository whose release no file states: {what}")
 _MORE = translated(" and {count} more")
 
 

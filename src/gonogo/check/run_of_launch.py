@@ -55,10 +55,10 @@ _WORDS = (
 _PLACEHOLDER = re.compile(rb":\s*([A-Z][A-Z0-9_]{3,})\s*[,}\r\n]")
 """``"train_batch_size": BATCH_SIZE``: what a script puts a value in the place of, with sed for one."""
 _CONSTANTS = frozenset({b"TRUE", b"FALSE", b"NULL", b"NONE", b"INFINITY"})
-_TEMPLATE = translated("{path} is a template that no launch reads as it is; it was not checked")
+_TEMPLATE = translated("{path} is a template that no launch reads as is; it was not checked")
 _OFF_PATH = translated("module {name} was not checked: {path}:{line} imports it, and it is not on Python's path")
 _PATH_UNREAD = translated(
-    "modules may not all have been checked: {path}:{line} changes sys.path in a way that its text doesn't show"
+    "some modules may not have been checked: {path}:{line} changes sys.path in a way that its source doesn't show"
 )
 _UNTOLD = translated("can't determine which DeepSpeed config it uses: {why}")
 

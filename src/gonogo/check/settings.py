@@ -117,7 +117,7 @@ def _settings(path: Path, table: Mapping[str, Any]) -> CheckSettings:
             )
     per_file = table.get("per-file-ignores", {})
     if not isinstance(per_file, dict):
-        raise _wrong(path, "per-file-ignores", per_file, translated("a table from globs to lists of names"))
+        raise _wrong(path, "per-file-ignores", per_file, translated("a table that maps globs to lists of names"))
     fail_on = table.get("fail-on", Certainty.CERTAIN.value)
     if fail_on not in [one.value for one in Certainty]:
         raise _wrong(path, "fail-on", fail_on, translated("certain, likely or possible"))

@@ -26,11 +26,11 @@ says = 'TODO: words of the error'
 certainty = "likely"
 """
 _SECTIONS = {
-    "What happens": translated("TODO: what is seen: the error, where it is raised."),
-    "Why": translated("TODO: why it is so."),
+    "What happens": translated("TODO: the symptom: the error, and where it is raised."),
+    "Why": translated("TODO: why it happens."),
     "Example": Text("```python\nTODO()  # wrong\nTODO()  # right\n```", ""),
-    "Cure": translated("- TODO: what to change\n- Or TODO: what else would do"),
-    "When it is safe": translated("TODO: where the same is no fault."),
+    "Cure": translated("- TODO: what to change\n- Or TODO: what else would work"),
+    "When it is safe": translated("TODO: where this is not a problem."),
     "Sources": translated("- https://example.com/TODO: what this public page shows"),
 }
 _SUMMARY = translated("TODO: one line that says what it is.")
@@ -65,11 +65,11 @@ _BAD_SCRIPT = "# Replace this by a short program in which the hazard is found.\n
 _GOOD_SCRIPT = "# Replace this by one that looks alike and in which nothing is wrong.\n"
 _MADE = translated("made {file}")
 _NEXT = translated(
-    "Next: write what says TODO, in both languages; replace the cases; run\n"
-    "    python -m pytest -q -k {name} tests/test_hazards.py tests/{tests}\n"
-    "until it passes (no other step: gonogo looks for the new hazard from its next call on). The Chinese of what the\n"
-    "code says goes into src/gonogo/finding/zh.json: `make translations` lists it. Then `make snapshots`, and read\n"
-    "tests/hazards/{name}/expected.txt as a user would. CONTRIBUTING.md says what a handler can ask."
+    "Next: fill in every TODO, in both languages; replace the cases; run\n    python -m pytest -q -k {name} "
+    "tests/test_hazards.py tests/{tests}\nuntil it passes (nothing else is needed: gonogo looks for the new "
+    "hazard from its next run on). The Chinese for the\ncode's messages goes into src/gonogo/finding/zh.json: "
+    "`make translations` lists it. Then run `make snapshots`, and read\ntests/hazards/{name}/expected.txt as a "
+    "user would. CONTRIBUTING.md says what a handler can query."
 )
 
 

@@ -159,7 +159,7 @@ def _report_on(
         report = report_in(folder)
     except OSError as error:
         raise UserError(
-            translated("--report {folder}: {why}; give the folder that gonogo run printed at its end").format(
+            translated("--report {folder}: {why}; give the folder that gonogo run printed when it ended").format(
                 folder=folder, why=error.strerror or error
             )
         ) from None

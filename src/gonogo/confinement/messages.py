@@ -35,7 +35,7 @@ _CONFINED_BY: dict[Means, Text] = {
 
 
 _BY_DOOR = translated(
-    "{confined} (user namespaces are made by {door}, since this machine refuses gonogo its own: {why})"
+    "{confined} (user namespaces are created by {door}, since this machine does not let gonogo create its own: {why})"
 )
 
 

@@ -17,20 +17,22 @@ _KINDS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
     (
         compiled_when_used(r"^(?:to_local|full_tensor|redistribute|placements|device_mesh|_local_tensor|_spec)$"),
         translated("a DTensor"),
-        translated("it was not sharded, or what made it (an optimizer's state, a checkpoint, a wrapper) left it plain"),
         translated(
-            "shard it like the parameters (fully_shard, distribute_tensor), or test isinstance(x, DTensor) before "
-            "the call; for a state of an optimizer, take a release whose optimizer keeps DTensors"
+            "it was not sharded, or whatever created it (an optimizer's state, a checkpoint, a wrapper) left it plain"
+        ),
+        translated(
+            "shard it like the parameters (fully_shard, distribute_tensor), or test isinstance(x, DTensor) "
+            "before the call; for an optimizer state, use a release whose optimizer keeps DTensors"
         ),
     ),
     (
         compiled_when_used(r"^(?:quant_state|absmax|SCB|CB|has_fp16_weights)$"),
         translated("a weight that bitsandbytes quantized"),
         translated(
-            "it was never moved to the GPU (which quantizes it), was made anew by a wrapper, or is not quantized"
+            "it was never moved to the GPU (which quantizes it), was re-created by a wrapper, or is not quantized"
         ),
         translated(
-            "move the layer to the GPU before it is used, and wrap it with what keeps Params4bit and Int8Params"
+            "move the layer to the GPU before it is used, and use a wrapper that keeps Params4bit and Int8Params"
         ),
     ),
     (
@@ -72,7 +74,7 @@ def _of_attribute(raised: RaisedException) -> Told:
     for names, kind, why, change in _KINDS:
         if names.search(message.names[0]):
             return (
-                translated("{name} is what only {kind} has, and this is a plain {subject}: {why}").format(
+                translated("{name} exists only on {kind}, but this is a plain {subject}: {why}").format(
                     name=message.names[0], kind=kind, subject=message.subject.rpartition(".")[2], why=why
                 ),
                 change,
@@ -85,29 +87,30 @@ def _of_checkpoint_key(raised: RaisedException) -> Told:
     if raised.message.form != "checkpoint_key":
         return None, None
     key = raised.message.names[0]
-    because = translated("the checkpoint has no entry '{key}', which this run's state asks for").format(key=key)
+    because = translated("the checkpoint has no entry '{key}', which this run's state needs").format(key=key)
     if rank := _RANK_IN_KEY.search(key):
         number = int(rank.group(1))
         return (
             translated(
-                "{because}: it is the state of rank {number}, so it was saved by fewer ranks ({number} at most) than "
-                "load it now"
+                "{because}: it is the state of rank {number}, so the checkpoint was saved by fewer ranks "
+                "({number} at most) than are loading it now"
             ).format(because=because, number=number),
             translated(
-                "resume with the data-parallel size of the run that saved it, or leave this state (a data loader's) "
-                "out of what is loaded"
+                "resume with the data-parallel size of the run that saved it, or exclude this state (a data "
+                "loader's) from loading"
             ),
         )
     if expert := _EXPERT_IN_KEY.search(key):
         return (
             translated(
-                "{because}: the key is of one expert ({number}); experts may be saved there in another layout (all of "
-                "a layer grouped in one tensor), or only those that one rank of the expert parallelism held"
+                "{because}: the key belongs to one expert ({number}); the checkpoint may hold experts in another "
+                "layout (all of a layer grouped in one tensor), or only those of one expert-parallel rank"
             ).format(because=because, number=expert.group(1)),
             translated(
-                "list the checkpoint's keys (torch.distributed.checkpoint.FileSystemReader(PATH).read_metadata()) and "
-                "compare how experts are named; load with the expert-parallel size that saved it, or with a release "
-                "whose conversion knows this layout"
+                "list the checkpoint's keys "
+                "(torch.distributed.checkpoint.FileSystemReader(PATH).read_metadata()) and compare how experts "
+                "are named; load with the expert-parallel size it was saved with, or with a release whose "
+                "conversion supports this layout"
             ),
         )
     if _FLATTENED.search(key):
@@ -116,7 +119,9 @@ def _of_checkpoint_key(raised: RaisedException) -> Told:
                 "{because}: it is a state of the optimizer, which was saved without it or under other names (another "
                 "optimizer, flattened names, parameters that were frozen)"
             ).format(because=because),
-            translated("load it with the optimizer and the options that saved it, or resume from the weights alone"),
+            translated(
+                "load it with the optimizer and the options it was saved with, or resume from the weights alone"
+            ),
         )
     return (
         translated("{because}: it was saved by another model, another wrapper or another release").format(
@@ -144,8 +149,8 @@ def _of_generated_file(raised: RaisedException) -> Told:
     folder = path.rpartition("/")[0] or path
     return (
         translated(
-            "{path} is not there: it is an index or a cache that one rank (rank 0) builds and all read, so it was "
-            "built on another node, in a folder that the nodes do not share, or is not finished"
+            "{path} does not exist: it is an index or a cache that one rank (rank 0) builds and all ranks read, "
+            "so it was built on another node, in a folder that the nodes do not share, or is not finished"
         ).format(path=path),
         translated(
             "put {folder} on storage that every node sees under the same path (Megatron: --data-cache-path), or build "
@@ -169,12 +174,12 @@ def _of_lengths(raised: RaisedException) -> Told:
     if _INHOMOGENEOUS.search(text):
         return (
             translated(
-                "lists of different lengths are to become one array: what each rank, sample or micro-batch adds is not "
-                "the same number"
+                "lists of different lengths are combined into one array: ranks, samples or micro-batches do not "
+                "all add the same number"
             ),
             translated(
-                "flatten before the mean (np.concatenate), or make each of them add as many: with dynamic batches each "
-                "rank has its own number of micro-batches"
+                "flatten before the mean (np.concatenate), or make each of them add the same number: with "
+                "dynamic batches each rank has its own number of micro-batches"
             ),
         )
     return None, None
@@ -195,18 +200,18 @@ def _of_placement(raised: RaisedException) -> Told:
     optimizer = next((match.group(1) for path in paths if (match := _OPTIMIZER.search(path))), "")
     if not optimizer:
         return (
-            translated("{operator} changes a DTensor in place by one that is laid out otherwise over the ranks").format(
-                operator=found.group(1)
-            ),
-            translated("redistribute the other tensor to the placements of the first before, or do it out of place"),
+            translated(
+                "{operator} modifies a DTensor in place with one that is laid out differently across the ranks"
+            ).format(operator=found.group(1)),
+            translated("redistribute the other tensor to the first one's placements beforehand, or do it out of place"),
         )
     return (
         translated(
-            "the optimizer ({optimizer}) makes an update that is laid out otherwise over the ranks than the sharded "
-            "parameter (a DTensor, as FSDP2 makes), as with a parameter of one row or column"
+            "the optimizer ({optimizer}) produces an update that is laid out differently across the ranks than "
+            "the sharded parameter (a DTensor, as FSDP2 creates), as with a parameter of one row or column"
         ).format(optimizer=optimizer),
         translated(
-            "give such parameters (heads, norms, embeddings, weights of one row) to AdamW, take an optimizer made "
+            "give such parameters (heads, norms, embeddings, weights of one row) to AdamW, use an optimizer made "
             "for sharded parameters, or leave these modules unsharded"
         ),
     )

@@ -24,8 +24,7 @@ def _missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
         yield Skipped(
             translated("the line that names the error"),
             translated(
-                "the log ends within a traceback: paste the lines that follow it, the exception's whole message "
-                "included"
+                "the log ends within a traceback: paste the lines that follow it, including the whole exception message"
             ),
         )
     elif facts.chain and not any(raised.frames for raised in facts.chain):
@@ -41,9 +40,8 @@ def _missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
         yield Skipped(
             translated("the other ranks' logs"),
             translated(
-                "{count} rank(s) are shown waiting, and none that failed: give all logs (gonogo diagnose FOLDER), or "
-                "py-spy "
-                "dump --pid PID of each rank while they wait"
+                "{count} rank(s) are shown waiting, but none failing: give all logs (gonogo diagnose FOLDER), or "
+                "py-spy dump --pid PID of each rank while they wait"
             ).format(count=waiting),
         )
     misfit = misfit_in(facts, log.setup.version_texts)
@@ -52,11 +50,13 @@ def _missing(log: FailureLog, facts: FailureFacts) -> Iterator[Skipped]:
     if misfit is not None and (unknown or not log.setup.version_texts):
         yield Skipped(
             translated("the versions of {names}").format(names=", ".join(unknown) or "the packages"),
-            translated("the log does not tell them: pip freeze > versions.txt, and give --environment versions.txt"),
+            translated(
+                "the log does not show them: run pip freeze > versions.txt, and give --environment versions.txt"
+            ),
         )
     sizes = any(raised.message.form in _OF_SIZES or raised.type == "AssertionError" for raised in facts.chain)
     if (sizes or facts.collectives) and not settings_of(log):
         yield Skipped(
             translated("the launch command and the config"),
-            translated("what the run was set to decides here: give --launch FILE (the command, script or YAML)"),
+            translated("the run's settings are decisive here: give --launch FILE (the command, script or YAML)"),
         )

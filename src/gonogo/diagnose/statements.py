@@ -106,7 +106,7 @@ def _by_form(raised: RaisedException) -> tuple[Text | None, Text | None]:
     if message.form == "missing_key":
         return _of_key(message, code, raised)
     if message.form == "state_dict":
-        return translated("the keys of the checkpoint are not those of {model}").format(
+        return translated("the keys of the checkpoint do not match those of {model}").format(
             model=message.subject or "the model"
         ), None
     if message.form == "undefined_symbol":
@@ -148,9 +148,8 @@ def _of_key(message: Message, code: str, raised: RaisedException) -> tuple[Text,
         return (
             translated("{holder} has no key '{key}'").format(holder=holder, key=key),
             translated(
-                "print {holder}.keys() at that line: either what fills it (the data set's columns, the collator, "
-                "another "
-                "release of the library) names it otherwise, or the name is mistyped"
+                "print {holder}.keys() at that line: either whatever fills it (the data set's columns, the "
+                "collator, another release of the library) uses a different name, or the name is mistyped"
             ).format(holder=holder),
         )
     return (translated("{where} has no entry '{key}'").format(where=_what_is_read(raised), key=key), None)
@@ -244,9 +243,8 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
         name = misfit.names[0]
         return (
             translated(
-                "the batch has an entry '{name}' that the model's forward does not take: the tokenizer or the collator "
-                "makes "
-                "it"
+                "the batch has an entry '{name}' that the model's forward does not accept: the tokenizer or the "
+                "collator adds it"
             ).format(name=name),
             translated(
                 "leave {name} out: return_{name}=False when tokenizing, remove_unused_columns=True, or drop it in the "
@@ -255,24 +253,22 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
         )
     lacks, asks = _named(misfit.lacks, misfit.lacks_version), _named(misfit.asks, misfit.asks_version)
     if misfit.asks and misfit.lacks:
-        because = translated("{asks} and {lacks} do not fit each other: {what}").format(
-            asks=asks, lacks=lacks, what=what
-        )
+        because = translated("{asks} and {lacks} are incompatible: {what}").format(asks=asks, lacks=lacks, what=what)
         change = translated(
-            "install the release of {lacks} that {asks} asks for (its requirements), or a release of {asks} made for "
-            "{there}"
+            "install the release of {lacks} that {asks} needs (its requirements), or a release of {asks} made "
+            "for {there}"
         ).format(lacks=misfit.lacks, asks=misfit.asks, there=lacks)
         return because, change
     if misfit.lacks and misfit.form == "no_attribute" and not misfit.subject.islower() and "." not in misfit.subject:
         return what, translated(
-            "what asks for it expects another kind of model or object, or another release of {lacks}: compare the "
-            "release "
-            "that it was written for with {there}"
+            "the code that needs it expects another kind of model or object, or another release of {lacks}: "
+            "compare the release that it was written for with {there}"
         ).format(lacks=misfit.lacks, there=lacks)
     if misfit.lacks and misfit.by_user and misfit.form in FORMS_OF_CALLS:
         config = config_of_trainer(misfit.subject)
         return what, translated(
-            "{config}change your call to what {there} takes, or install the release of {lacks} that it was written for"
+            "{config}change your call to what {there} accepts, or install the release of {lacks} that it was "
+            "written for"
         ).format(
             config=Text(
                 f"give {', '.join(misfit.names)} to {config}, if it is a setting of the training; or ",
@@ -286,15 +282,14 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
     if misfit.lacks:
         because = translated("{what}").format(what=what)
         change = translated(
-            "install a release of {lacks} that has it, or change the call: what asks for it was written for another "
-            "release "
-            "than {there}"
+            "install a release of {lacks} that has it, or change the call: the code that needs it was written "
+            "for a different release than {there}"
         ).format(lacks=misfit.lacks, there=lacks)
         return because, change
     if misfit.asks:
-        because = translated("{asks} calls it so, and {what}").format(asks=asks, what=what)
+        because = translated("{asks} makes this call, and {what}").format(asks=asks, what=what)
         change = translated(
-            "take the releases that {asks} is made for (its requirements): what it calls is of another release"
+            "install the releases that {asks} is made for (its requirements): what it calls is from a different release"
         ).format(asks=misfit.asks)
         return because, change
     if misfit.by_user:
@@ -304,14 +299,12 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
     told = ", ".join(f"{name} {version}" for name, version in list(versions.items())[:6])
     if told:
         return what, translated(
-            "caller and callee are of different releases; the run has {told}: take those that the framework's "
-            "requirements "
-            "name"
+            "caller and callee come from different releases; the run has {told}: install those that the "
+            "framework's requirements name"
         ).format(told=told)
     return what, translated(
-        "caller and callee are of different releases: give the lines above this one, or pip freeze, and compare the "
-        "versions "
-        "of both packages"
+        "caller and callee come from different releases: give the lines above this one, or pip freeze, and "
+        "compare the versions of both packages"
     )
 
 

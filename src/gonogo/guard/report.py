@@ -21,7 +21,7 @@ from gonogo.judge.rehearsal_summary import seen_from
 _NO_RANK = Skipped(
     translated("the training"),
     translated(
-        "no process wrote a record: no Python that COMMAND starts trained anything, or it was started "
+        "no process wrote a record: no Python process started by COMMAND trained anything, or it was started "
         "without site packages (python -I, -S), in a container without access to the folder, or with its own "
         "PYTHONPATH: if a script sets it, use export PYTHONPATH=DIR:$PYTHONPATH"
     ),
@@ -97,7 +97,8 @@ def _skipped_items(run: GuardedRun) -> Iterator[Skipped]:
         yield Skipped(
             translated("how the run ended"),
             translated(
-                "the command was still running when this was written, or gonogo run itself was killed before its end"
+                "the command was still running when this was written, or gonogo run itself was killed before it "
+                "finished"
             ),
         )
 

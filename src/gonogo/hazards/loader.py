@@ -53,7 +53,7 @@ def _class_in(page: HazardPage) -> type[Hazard]:
     if isinstance(found, type) and issubclass(found, Hazard):
         return found
     raise UserError(
-        translated("{file}: there is no class {name}(Hazard) in it: name it so").format(
+        translated("{file}: it has no class {name}(Hazard): give the class that name").format(
             file=page.file.removesuffix(".md") + ".py", name=wanted
         )
     )

@@ -112,8 +112,8 @@ def read_pages(folder: Path = FOLDER) -> list[HazardPage]:
         if path.parent.name != "facts" and path.stem.replace("_", "-") not in found:
             raise UserError(
                 translated(
-                    "hazards/{theme}/{code}: it has no page {page} beside it: `gonogo hazards --new NAME --code` "
-                    "writes both"
+                    "hazards/{theme}/{code}: there is no page {page} next to it: `gonogo hazards --new NAME "
+                    "--code` creates both"
                 ).format(theme=path.parent.name, code=path.name, page=f"{path.stem}.md")
             )
     return [found[name] for name in sorted(found)]

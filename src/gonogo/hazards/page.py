@@ -136,7 +136,7 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
                 self.refuse(
                     "## Why" if key == "cause" else "## Cure",
                     translated(
-                        "a brace would stand for a value in a finding: write {key} into the head, or no brace"
+                        "a brace would stand for a value in a finding: define {key} in the head, or use no brace"
                     ).format(key=key),
                 )
         for key, text in _texts_in(self.head):
@@ -174,15 +174,17 @@ class HazardPage(msgspec.Struct, frozen=True, dict=True):
             self.refuse(
                 f"## {HEADINGS[-1].en}",
                 translated(
-                    "{count} sources `- https://…: what it shows`, and {listed} `- …` in the Chinese part: give at "
-                    "least one, and as many there"
+                    "{count} sources `- https://…: what it shows`, but {listed} `- …` in the Chinese part: give "
+                    "at least one, and the same number there"
                 ).format(count=len(self.sources), listed=listed),
             )
         cures = [len(_items(self.section(_CURE.en, language))) for language in ("en", "zh")]
         if cures[0] != cures[1]:
             self.refuse(
                 f"## {_CURE.en}",
-                translated("{en} items in English, {zh} in Chinese: write as many").format(en=cures[0], zh=cures[1]),
+                translated("{en} items in English, {zh} in Chinese: the numbers must match").format(
+                    en=cures[0], zh=cures[1]
+                ),
             )
 
     def _refuse(self, message: str, kind: type[msgspec.Struct]) -> NoReturn:
@@ -226,14 +228,14 @@ def read_page(
         empty.refuse(
             "",
             translated(
-                "a page is a head between two lines +++, a part under the line `{english}` and one under the line "
-                "`{chinese}`; `gonogo hazards --new NAME` writes one to fill in"
+                "a page is a head between two +++ lines, a part under the line `{english}` and one under the "
+                "line `{chinese}`; `gonogo hazards --new NAME` creates one to fill in"
             ).format(english=ENGLISH, chinese=CHINESE),
         )
     try:
         head = _toml(f"\n{parts['head']}")  # so that lines are numbered as in the file
     except ValueError as error:
-        empty.refuse("", translated("no TOML: {error}").format(error=error))
+        empty.refuse("", translated("not TOML: {error}").format(error=error))
     named = {**(shared or {}), **head.pop("shared", {})}
     page = HazardPage(name, theme, {}, parts["english"].strip(), parts["chinese"].strip(), has_code)
     page.head.update({key: _with_shared(value, named, page, key) for key, value in head.items()})
@@ -264,7 +266,7 @@ def _with_shared(value: Any, shared: dict[str, Any], page: HazardPage, key: str)
     if reference is None:
         return value
     if reference[1] not in shared:
-        page.refuse(key, translated("{value} is not in [shared]: write it there").format(value=value))
+        page.refuse(key, translated("{value} is not in [shared]: add it there").format(value=value))
     return shared[reference[1]]
 
 

@@ -255,8 +255,8 @@ class NotInstalled(Hazard):
         if not in_file and not accelerator_here():
             return  # files are checked on a machine that doesn't train
         words = {"package": packages[0], "asked": asked[0]}
-        without = translated("the listing has torch, and no {package}")
-        confirm = translated("pip show {package} finds nothing where it trains")
+        without = translated("the listing has torch but no {package}")
+        confirm = translated("pip show {package} finds nothing where training runs")
         yield self.finding(
             self.cause.format(**words),
             certainty=Certainty.CERTAIN if in_file else Certainty.POSSIBLE,
@@ -298,7 +298,7 @@ def pair_finding(
     }
     requires = translated("{asking} requires {package}{specifier}")
     return hazard.finding(
-        translated("{asking} requires {package}{specifier}, and {has} is beside it: {effect}.").format(**words),
+        translated("{asking} requires {package}{specifier}, but is used with {has}: {effect}.").format(**words),
         certainty=certainty,
         cure=(
             pip_install(package, specifier),

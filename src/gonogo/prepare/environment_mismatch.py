@@ -79,13 +79,12 @@ _NIGHTLY = translated(
     "with that build, with --environment none"
 )
 _OF_ANOTHER_TIME = translated(
-    "{file} requires {wanted}, but {have} is installed here: this is not the run's Python, so its "
-    "{package} may be another version as well: run gonogo prepare -- COMMAND, or rehearse with "
-    "--environment {file}"
+    "{file} requires {wanted}, but {have} is installed here: this is not the run's Python, so its {package} may "
+    "be a different version too; run gonogo prepare -- COMMAND, or rehearse with --environment {file}"
 )
 _LAID_OVER = translated(
-    "{laid} was installed over this Python's other packages, which may be too new for it: pin those too, by "
-    "--with, or rehearse in the run's own environment"
+    "{laid} was installed over this Python's other packages, which may be too new for it: pin those too "
+    "(--with), or rehearse in the run's own environment"
 )
 
 

@@ -72,7 +72,7 @@ _SUFFIXES_WITHOUT_ROWS = frozenset({
 _NO_ROWS = translated("files of this kind are not generated: put the output of the preceding step there")
 _SETTINGS = re.compile(r"(?:^|_)(?:config|cfg|args|arguments|settings)(?:_|$)")
 _NO_SETTINGS = translated("a settings file, which can't be generated: is the path right?")
-_UNTOLD = translated("can't be determined from the files; found out by running the program to its first batch")
+_UNTOLD = translated("can't be determined from the files; determined by running the program up to its first batch")
 
 
 def list_of(runs: Sequence[Run], folder: Path, options: PrepareOptions) -> list[RequiredInput]:

@@ -42,16 +42,16 @@ _ENDED = {
     "completed": translated("the program ended without reaching it"),
 }
 _NO_BATCH = translated(
-    "not enough training data for one batch: there are fewer rows than all ranks need for a batch; add "
-    "more, or gonogo prepare --rows N"
+    "not enough training data for one batch: there are fewer rows than all ranks need for a batch; add more, or "
+    "run gonogo prepare --rows N"
 )
 
 _SHORT = translated(
     "usually the system's OOM killer: rehearse fewer ranks (--ranks 0), or use a machine with more memory"
 )
 _KEEP = translated(
-    "--keep DIR keeps its full output in DIR/rank-{rank}/output.log; the reason for which a library "
-    "ended the process here need not apply to the real run"
+    "--keep DIR keeps its full output in DIR/rank-{rank}/output.log; a library ended the process here, for a "
+    "reason that may not apply to the real run"
 )
 _HOW = {
     "raised": translated("raised an exception"),

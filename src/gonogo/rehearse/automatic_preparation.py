@@ -41,19 +41,19 @@ _ROWS = 64
 _KEPT = 20
 """Preparations that are kept, those of the launches rehearsed last."""
 _READING = translated("reading what the launch opens")
-_MAKING = translated("making what is not here: {names}")
-_AGAIN = translated("second pass: the first one met something that is not here, which is made now")
+_MAKING = translated("generating what is missing: {names}")
+_AGAIN = translated("second pass: the first one needed something that is missing here, which is now generated")
 _OFFERED = translated(
-    "packages: the installed ones, though the project asks for others ({files}): --yes makes that environment, once"
+    "packages: the installed ones, although the project requires others ({files}): --yes creates that environment, once"
 )
 _EVERYTHING = translated("everything")
 _NOT_INSTALLED = translated(
-    "{names}: not installed here, and the program imports it at its start; nothing was run: {option} takes it from the "
-    "index, for this rehearsal alone"
+    "{names}: not installed here, but the program imports it at startup, so nothing was run: {option} installs "
+    "it from the index, for this rehearsal only"
 )
 _NOT_MADE = translated(
-    "{names}: not installed here, though {files} asks for it, and the program imports it at its start; nothing was "
-    "run: --yes makes the environment that is asked for, once"
+    "{names}: not installed here, although {files} requires it and the program imports it at startup; nothing "
+    "was run: --yes creates the required environment, once"
 )
 
 

@@ -25,7 +25,7 @@ _NOT_REPRODUCED = translated(
 _OTHER_VERSION = translated("{cause} This rehearsal used {name} {version}, which does not have the problem.")
 
 _THIS_PYTHON = translated(
-    "{cause} These are the versions of this Python; {ranks} ran to the end with them, with missing parts "
+    "{cause} These are the versions in this Python; {ranks} ran to the end with them, with missing parts "
     "replaced by stand-ins. Whether the real run has the same versions is not known."
 )
 

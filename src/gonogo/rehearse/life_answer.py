@@ -16,14 +16,14 @@ _NOTHING_SAVED = translated(
 )
 _ENDED = translated("the run failed before it was killed")
 _NOT_TOLD = translated(
-    "the same command reads nothing of what it had saved: say how it resumes, "
-    '--resume-with "--resume_from_checkpoint FOLDER"'
+    "the same command reads nothing that it had saved: specify how it resumes, with --resume-with "
+    '"--resume_from_checkpoint FOLDER"'
 )
 _NO_STEP = translated("the resumed program ended without another step: it had nothing left to train")
 _FROM_PROCESS = translated(
     "{files} was made by a process that was not followed: have the program convert in its own process"
 )
-_FROM_RANKS = translated("another rank sent them, which was not rehearsed (--ranks all)")
+_FROM_RANKS = translated("they were sent by a rank that was not rehearsed (--ranks all)")
 
 
 def is_whole_life(record: RehearsalRecord) -> bool:
@@ -83,7 +83,10 @@ def unknown_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
     if life is not None and life.data == "unknown":
         yield Skipped(
             translated("which batch the resumed run begins with"),
-            translated("its values tell nothing: made or equal rows, another world size, or no batch after the save"),
+            translated(
+                "its values are inconclusive: generated or equal rows, a different world size, or no batch after "
+                "the save"
+            ),
         )
     for counter in life.counters if life is not None else ():
         if counter.status == "unknown":

@@ -54,7 +54,7 @@ def check_life(life: str | None, resume_on: str | None, resume_with: str | None)
             )
         if stage not in _STAGES:
             raise UserError(
-                translated("--life {life}: {stage!r} is no stage: use {known}").format(
+                translated("--life {life}: {stage!r} is not a stage: use {known}").format(
                     life=life, stage=stage, known=", ".join(_STAGES)
                 )
             )
@@ -160,7 +160,7 @@ def add_files_of_other_ranks(
         return
     if 0 not in run or 1 not in run:
         yield translated(
-            "files of ranks {others} are not there: with ranks 0 and 1 rehearsed (--ranks 0,1), they are made"
+            "files of ranks {others} are missing: rehearse ranks 0 and 1 (--ranks 0,1) to have them generated"
         ).format(others=", ".join(map(str, others)))
         return
     only_first, only_second = set(run[0]) - set(run[1]), set(run[1]) - set(run[0])
@@ -179,7 +179,7 @@ def add_files_of_other_ranks(
             made.setdefault(os.path.basename(path))
             break
     if made:
-        yield translated("files of ranks {others} were made like those of rank 1: {files}").format(
+        yield translated("files of ranks {others} were generated like those of rank 1: {files}").format(
             others=f"{others[0]}-{others[-1]}" if len(others) > 1 else others[0], files=", ".join(made)
         )
 

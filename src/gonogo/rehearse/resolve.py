@@ -384,7 +384,7 @@ def skipped_commands(
                 script=shortened(words, 80), command=shortened(call.words, 400)
             )
         else:
-            why = translated("{script} runs it next to the training; its output is missing").format(
+            why = translated("{script} runs it alongside the training; its output is missing").format(
                 script=shortened(words, 80)
             )
         what = shortened(call.words, 120)
@@ -395,8 +395,8 @@ def skipped_commands(
         yield (
             translated("commands of {script}: {listed}").format(script=shortened(words, 80), listed=listed),
             translated(
-                "not run, and taken to succeed without output: they need a network or another machine, never end, or "
-                "are not installed here"
+                "not run, and assumed to succeed without output: they need a network or another machine, never "
+                "end, or are not installed here"
             ),
         )
     environment = chosen.environment

@@ -469,7 +469,7 @@ def as_ranks(launch: ResolvedLaunch, count: int) -> ResolvedLaunch:
     """The launch whose ranks are the processes that the program starts, on the machine that it runs on."""
     (alone,) = launch.processes
     note = translated(
-        "the program starts {count} process(es) itself: each is a rank; what it does once they have ended was not run"
+        "the program starts {count} process(es) itself: each is a rank; what it does after they end was not run"
     ).format(count=count)
     return replace(
         launch,

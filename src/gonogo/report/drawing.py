@@ -181,7 +181,7 @@ def check_png(option: str, path: Path) -> None:
     if features is None or not features.check("freetype2"):
         raise UserError(
             translated(
-                "{option} {path}: a PNG is drawn with Pillow, which is not installed: {install}; or name an .svg file, "
-                "which needs nothing"
+                "{option} {path}: drawing a PNG needs Pillow, which is not installed: {install}; or give an .svg "
+                "file, which needs nothing extra"
             ).format(option=option, path=path, install=install_hint("picture"))
         )

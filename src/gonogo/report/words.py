@@ -26,7 +26,7 @@ WORDS: dict[str, Text] = {
     "others": translated("Less likely"),
     "fix": translated("suggested fix"),
     "safe": translated("safe"),
-    "unsafe": translated("changes behaviour: --unsafe-fixes"),
+    "unsafe": translated("changes behavior: --unsafe-fixes"),
     "manual": translated("manual"),
     "apply": translated("apply with"),
     "verdict": translated("verdict"),

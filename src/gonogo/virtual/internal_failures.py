@@ -37,53 +37,54 @@ class InternalFailure(NamedTuple):
 
 
 _NETWORK = translated(
-    "it needs the network, which a rehearsal does not use, and gonogo could not make what it fetches: download it "
-    "beforehand, to where it looks first (a cache, the folder of the data), or leave out what is only sent (an upload, "
-    "a tracker)"
+    "it needs the network, which a rehearsal does not use, and gonogo could not generate what it fetches: "
+    "download that beforehand, to where the program looks first (a cache, the data folder), or turn off what is "
+    "only sent (an upload, a tracker)"
 )
 _ASKED = translated(
-    "it asks the hub for {file} of {name}, which is not on this machine, and a rehearsal does not use the network: hf "
-    "download {name} {file} (for a file of weights, one with tensors of the same names and shapes in its place does)"
+    "it requests {file} of {name} from the hub, but the file is not on this machine, and a rehearsal does not "
+    "use the network: hf download {name} {file} (in place of a weights file, one with tensors of the same names "
+    "and shapes is enough)"
 )
 _ASKED_WHOLE = translated(
-    "it asks the hub for {name}, which is neither on this machine nor in gonogo's table of published models, and a "
-    "rehearsal does not use the network: hf download {name}, or give the folder of one like it"
+    "it requests {name} from the hub, but that is neither on this machine nor in gonogo's table of published "
+    "models, and a rehearsal does not use the network: hf download {name}, or give the folder of a similar one"
 )
 _STAND_IN = translated(
     "gonogo's stand-in for {package}, which is not installed here, lacks it: install the package itself if this "
-    "machine can (its Python is enough), or report it"
+    "machine can (its Python code is enough), or report it"
 )
-_FACADE = translated("what gonogo put in the place of the accelerators lacks it: please report it with this line")
+_FACADE = translated("gonogo's stand-in for the accelerators lacks it: please report it with this line")
 _META = translated(
-    "a tensor without data, as only a rehearsal has them, stands where the run has real data: please report it with "
-    "this line; reading that data in a DataLoader mostly works around it"
+    "a tensor without data, which exists only in a rehearsal, is used where the run has real data: please report "
+    "it with this line; reading that data in a DataLoader usually works around it"
 )
 _FAULT = translated("a fault of gonogo itself: please report it with this line")
-_FILE = translated("a file of the rehearsal's own, which the real run doesn't have: please report it with this line")
+_FILE = translated("one of the rehearsal's own files, which the real run doesn't have: please report it with this line")
 _LIBRARY = translated(
-    "a compiled library does not load on this machine, with the torch that is here (built for CUDA, mostly, where this "
-    "one has none): install its CPU build, or rehearse where the run's own packages are"
+    "a compiled library does not load on this machine with the installed torch (usually the library is built for "
+    "CUDA and this torch is not): install its CPU build, or rehearse where the run's own packages are"
 )
 _TOOLKIT = translated(
-    "it looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to one, or have the kernel built "
+    "it looks for the CUDA toolkit, which this machine doesn't have: set CUDA_HOME to one, or build the kernel "
     "beforehand"
 )
 _WEIGHTS = translated(
-    "weights that the program looks for itself, which are not on this machine: copy the file here; one with tensors of "
-    "the same names and shapes does (torch.save of torch.zeros(()).expand(shape) takes no room)"
+    "weights that the program looks for itself, which are not on this machine: copy the file here; one with "
+    "tensors of the same names and shapes is enough (torch.save of torch.zeros(()).expand(shape) takes no space)"
 )
 _LATER = translated(
-    "a rehearsal trains for fewer steps, and has written {sibling} beside it: give as many with --steps, or load what "
-    "was written last"
+    "a rehearsal trains for fewer steps, and wrote {sibling} next to it: give the same number with --steps, or "
+    "load what was written last"
 )
-_DRIVER = translated("it entered the real CUDA driver, which serves no device here")
+_DRIVER = translated("it called the real CUDA driver, which has no device here")
 
 _NESTED = translated(
     "nested tensors in the strided layout, which C++ keeps in memory that a rehearsal doesn't have: use "
     "layout=torch.jagged"
 )
 _GUARD = translated(
-    "C++ looked for a device that this build of torch knows nothing of: please report it with this line"
+    "C++ code looked for a device that this build of torch doesn't know: please report it with this line"
 )
 
 _NO_NETWORK = re.compile(

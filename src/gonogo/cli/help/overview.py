@@ -24,7 +24,7 @@ _FIRST = translated("Start here")
 _STEPS = (
     (translated("Put your launch command behind --; nothing is run:"), "gonogo check -- bash launch.sh"),
     (translated("Run the program itself, on virtual GPUs:"), "gonogo rehearse --gpus 8xH100-80G -- bash launch.sh"),
-    (translated("A run has died? Show its log:"), "gonogo diagnose train.log"),
+    (translated("Did a run die? Show its log:"), "gonogo diagnose train.log"),
 )
 GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
     (
@@ -33,8 +33,8 @@ GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
             CommandSummary(
                 "check",
                 translated(
-                    "Finds conflicts between configs, arguments, code and versions by reading the files, in under a "
-                    "second; --fix mends them."
+                    "Finds conflicts between configs, arguments, code and versions by reading the files, in "
+                    "under a second; --fix resolves them."
                 ),
                 "gonogo check -- bash launch.sh",
             ),
@@ -50,24 +50,22 @@ GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
             ),
             CommandSummary(
                 "cure",
-                translated("Finds the smallest change that makes a failing run pass, and proves it by a rehearsal."),
+                translated("Finds the smallest change that makes a failing run pass, and proves it with a rehearsal."),
                 "gonogo cure --gpus 8xH100-80G -- bash launch.sh",
             ),
             CommandSummary(
                 "plan",
-                translated("Lists the strategies (ZeRO stage, offload, batch) that fit a model, the fastest first."),
+                translated("Lists the strategies (ZeRO stage, offload, batch) that fit a model, fastest first."),
                 "gonogo plan Qwen/Qwen2.5-7B --gpus 8xA100-80G",
             ),
             CommandSummary(
                 "prepare",
-                translated(
-                    "Lists the models and data that a launch needs, and keeps stand-ins for those that are missing."
-                ),
+                translated("Lists the models and data that a launch needs, and saves stand-ins for the missing ones."),
                 "gonogo prepare -- bash launch.sh",
             ),
             CommandSummary(
                 "env",
-                translated("Shows this Python, its packages, drivers and GPUs, and whether they fit together."),
+                translated("Shows this Python, its packages, drivers and GPUs, and whether they are compatible."),
                 "gonogo env",
             ),
         ),
@@ -99,7 +97,7 @@ GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
             ),
             CommandSummary(
                 "explain",
-                translated("Prints all that is known of a hazard that a report names: why, cure, public threads."),
+                translated("Prints everything known about a hazard named in a report: why, cure, public threads."),
                 "gonogo explain zero3-direct-param-use-invalid-gradient",
             ),
             CommandSummary(
@@ -114,7 +112,7 @@ GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
         (
             CommandSummary(
                 "doctor",
-                translated("Says what of gonogo works on this machine, and how to get the rest."),
+                translated("Shows which parts of gonogo work on this machine, and how to get the rest."),
                 "gonogo doctor",
             ),
             CommandSummary(
@@ -133,9 +131,7 @@ GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
                 "gpus", translated("Lists the GPUs and cloud instances that --gpus takes."), "gonogo gpus H100"
             ),
             CommandSummary(
-                "hazards",
-                translated("Lists every known way to fail, or starts a new one."),
-                "gonogo hazards --theme zero3",
+                "hazards", translated("Lists every known hazard, or starts a new one."), "gonogo hazards --theme zero3"
             ),
             CommandSummary(
                 "schema",
@@ -146,7 +142,7 @@ GROUPS: tuple[tuple[Text, tuple[CommandSummary, ...]], ...] = (
     ),
 )
 _MORE = translated(
-    "gonogo COMMAND --help tells the options of one command; gonogo --version the version. --lang zh: 中文"
+    "gonogo COMMAND --help lists the options of a command; gonogo --version shows the version. --lang zh: 中文"
 )
 _INDENT = 2
 

@@ -13,7 +13,9 @@ WORDS = {
     "folder": translated("Folder"),
     "up": translated("up"),
     "empty": translated("Nothing here."),
-    "left out": translated("not shown: {count} (links to outside, names that are not valid text, or too many files)"),
+    "left out": translated(
+        "not shown: {count} (links that lead outside, names that are not valid text, or too many files)"
+    ),
     "kind folder": translated("folder"),
     "kind launch": translated("launch"),
     "kind log": translated("log"),
@@ -46,7 +48,7 @@ WORDS = {
     "compare with": translated("Compare with"),
     "choose another": translated("another rehearsal …"),
     "not here": translated("{name} is not in this folder: go to its folder above, or start gonogo ui in its project"),
-    "drop": translated("Drop a log anywhere on this page to diagnose it, or a script of this folder to launch it."),
+    "drop": translated("Drop a log anywhere on this page to diagnose it, or a script from this folder to launch it."),
     "check hint": translated("Reads the files. Seconds."),
     "rehearse hint": translated("Runs the program on virtual GPUs. Minutes."),
     "plan hint": translated("Strategies that fit, fastest first."),
@@ -54,7 +56,7 @@ WORDS = {
     "log": translated("The log"),
     "log hint": translated("Paste it here, or choose files in the folder above. It stays on this machine."),
     "chosen": translated("Chosen"),
-    "with files": translated("Also read the files of this folder"),
+    "with files": translated("Also read the files in this folder"),
     "cancel": translated("Cancel"),
     "cancelled": translated("cancelled"),
     "failed": translated("failed"),

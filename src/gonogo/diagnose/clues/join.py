@@ -31,8 +31,8 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     if raised is not None and _CUDA_ERROR.search(raised.message.text) and log.says(_LATE):
         yield Clue(
             translated(
-                "CUDA reports such an error at a later call: the line shown need not be where it arose. Run once with "
-                "CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer"
+                "CUDA reports such an error at a later call: the line shown may not be where it occurred. Run "
+                "once with CUDA_LAUNCH_BLOCKING=1, or under compute-sanitizer"
             ),
             (CluePlace(raised.log, raised.line),),
         )
@@ -42,9 +42,8 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     if (killed := log.find(_KILLED)) is not None:
         yield Clue(
             translated(
-                "The kill (signal 9) is what a launcher does to ranks that outlive a failure: {type} was raised in the "
-                "run "
-                "itself"
+                "Launchers send this kill (signal 9) to ranks that outlive a failure: {type} was raised in the "
+                "run itself"
             ).format(type=raised.type),
             (
                 CluePlace(killed.line.path, killed.line.number, killed.text.strip()[:200]),

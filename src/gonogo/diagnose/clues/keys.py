@@ -12,11 +12,11 @@ from gonogo.finding.failure import FailureFacts, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
 _WRAPPERS = {
-    "module.": translated("DataParallel or DDP wraps the model so"),
-    "_orig_mod.": translated("torch.compile wraps the model so"),
-    "base_model.model.": translated("PEFT wraps the model so"),
-    "_fsdp_wrapped_module.": translated("FSDP1 wraps modules so"),
-    "_checkpoint_wrapped_module.": translated("activation checkpointing wraps modules so"),
+    "module.": translated("DataParallel's or DDP's wrapper adds it"),
+    "_orig_mod.": translated("torch.compile's wrapper adds it"),
+    "base_model.model.": translated("PEFT's wrapper adds it"),
+    "_fsdp_wrapped_module.": translated("FSDP1's wrapper adds it"),
+    "_checkpoint_wrapped_module.": translated("the activation checkpointing wrapper adds it"),
     "model.": translated("a class around the model (with a head) adds it"),
     "language_model.": translated("a multimodal class keeps its language model there"),
 }
@@ -31,9 +31,9 @@ def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         elif raised.message.form == "missing_key" and _WEIGHT.match(raised.message.names[0]):
             yield Clue(
                 translated(
-                    "'{key}' is the name of a weight: what loads or converts the checkpoint has no entry for it, so "
-                    "names "
-                    "on the two sides differ, or this kind of layer is not known there"
+                    "'{key}' is the name of a weight: the code that loads or converts the checkpoint has no "
+                    "entry for it, so the names on the two sides differ, or that code doesn't know this kind of "
+                    "layer"
                 ).format(key=raised.message.names[0]),
                 (_place(raised),),
             )
@@ -58,10 +58,9 @@ def _prefix(raised: RaisedException) -> Iterator[Clue]:
     wrapper = _WRAPPERS.get(ours) or _WRAPPERS.get(theirs)
     yield Clue(
         translated(
-            "The keys differ only in their beginning: the model has '{ours}' where the checkpoint has '{theirs}' "
-            "({count} of {of} keys shown){wrapper}. Rename the keys when loading (strip or add the prefix), or load "
-            "into "
-            "the module that was saved"
+            "The keys differ only in their prefix: the model has '{ours}' where the checkpoint has '{theirs}' "
+            "({count} of {of} keys shown){wrapper}. Rename the keys when loading (strip or add the prefix), or "
+            "load into the module that was saved"
         ).format(
             ours=ours or "",
             theirs=theirs or "",

@@ -48,11 +48,9 @@ def _of_gpu(text: str, place: CluePlace) -> Iterator[Clue]:
     if free > 1.02 * asked:
         yield Clue(
             translated(
-                "{asked} was requested and {free} was free: the GPU had not run out. What refuses is a limit of the "
-                "process "
-                "(set_per_process_memory_fraction, MPS, a container's), an address space in pieces, or a library that "
-                "maps "
-                "memory itself"
+                "{asked} was requested and {free} was free: the GPU had not run out of memory. The request was "
+                "refused by a per-process limit (set_per_process_memory_fraction, MPS, a container's), a "
+                "fragmented address space, or a library that maps memory itself"
             ).format(asked=size(asked), free=size(free)),
             (place,),
             _OF_A_SHORTAGE,
@@ -62,7 +60,7 @@ def _of_gpu(text: str, place: CluePlace) -> Iterator[Clue]:
     if unused is not None and unused > asked:
         yield Clue(
             translated(
-                "{asked} was requested, and {unused} is reserved by PyTorch without being used: enough, but in pieces "
+                "{asked} was requested, and {unused} is reserved by PyTorch but unused: enough, but fragmented "
                 "(PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)"
             ).format(asked=size(asked), unused=size(unused)),
             (place,),
@@ -84,7 +82,8 @@ def _of_host(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
         if whole and _NEARLY <= used / whole <= 1.01:
             yield Clue(
                 translated(
-                    "The host had {used} of its {whole} in use: the kernel, or the container's limit, kills then"
+                    "The host had {used} of its {whole} in use: the kernel, or the container's limit, then kills "
+                    "processes"
                 ).format(used=size(used), whole=size(whole)),
                 (CluePlace(found.line.path, found.line.number, found.text.strip()[:200]),),
             )

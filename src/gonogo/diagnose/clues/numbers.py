@@ -71,7 +71,7 @@ def _of_division(log: FailureLog, raised: RaisedException, place: CluePlace) -> 
         whole, divisor = _dividend(message, numbers)
         if whole % divisor:
             yield Clue(
-                translated("{whole} = {times} x {divisor} + {rest}: it is no multiple of {divisor}{names}").format(
+                translated("{whole} = {times} x {divisor} + {rest}: it is not a multiple of {divisor}{names}").format(
                     whole=whole,
                     divisor=divisor,
                     times=whole // divisor,
@@ -92,7 +92,7 @@ def _of_division(log: FailureLog, raised: RaisedException, place: CluePlace) -> 
         if any(word in words for word in _MEANING_WORDS.get(meaning, ())):
             yield Clue(
                 translated(
-                    "{name} is {value} = {times} x {divisor} + {rest}: pad or cut to a multiple of {divisor}"
+                    "{name} is {value} = {times} x {divisor} + {rest}: pad or truncate it to a multiple of {divisor}"
                 ).format(
                     name=setting.name,
                     value=setting.number,
@@ -141,8 +141,9 @@ def _of_view(message: Message, place: CluePlace) -> Iterator[Clue]:
         if rest > 1 and elements % rest == 0 and elements != whole:
             yield Clue(
                 translated(
-                    "{elements} = {there} x {rest}, and {shape} needs {size} x {rest}: the tensor has {there} where "
-                    "{size} is expected (tokens or rows that another path counted, gathered or split otherwise)"
+                    "{elements} = {there} x {rest}, but {shape} needs {size} x {rest}: the tensor has {there} "
+                    "where {size} is expected (tokens or rows that another code path counted, gathered or split "
+                    "differently)"
                 ).format(elements=elements, there=elements // rest, rest=rest, shape=list(shape), size=size),
                 (place,),
             )
@@ -181,9 +182,8 @@ def _of_sizes(message: Message, place: CluePlace) -> Iterator[Clue]:
             if len(flat) == 1 < len(big) and part > 4096 and elements != part and elements % part == 0:
                 yield Clue(
                     translated(
-                        "{big} has {elements:,} elements, {times} times {part:,}: the one is a whole tensor, the other "
-                        "a flat "
-                        "shard of it among {times} ranks (FSDP1 or ZeRO-3 keep parameters so)"
+                        "{big} has {elements:,} elements, {times} times {part:,}: one is a whole tensor, the "
+                        "other a flat shard of it across {times} ranks (as FSDP1 and ZeRO-3 keep parameters)"
                     ).format(big=list(big), elements=elements, part=part, times=elements // part),
                     (place,),
                 )
@@ -196,9 +196,8 @@ def _of_sizes(message: Message, place: CluePlace) -> Iterator[Clue]:
         times = large // small
         meant = (
             translated(
-                ": twice, as where something is done a second time (a cache that a recomputation of checkpointing "
-                "appended "
-                "to, a sequence joined with itself)"
+                ": twice, as when something is done a second time (a cache that checkpointing's recomputation "
+                "appended to, a sequence concatenated with itself)"
             )
             if times == 2
             else Text("", "")

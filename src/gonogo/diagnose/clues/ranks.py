@@ -151,7 +151,7 @@ _WORK_OF = (
     (("reward", "rewards", "score", "judge", "verify"), translated("the rewards")),
     (("save", "checkpoint", "export", "merge"), translated("the saving")),
     (("evaluate", "evaluation", "eval", "predict", "validate"), translated("the evaluation")),
-    (("tokenize", "preprocess", "dataset", "datasets", "map", "cache"), translated("the preparation of data")),
+    (("tokenize", "preprocess", "dataset", "datasets", "map", "cache"), translated("the data preparation")),
     (("download", "load", "loading", "pretrained"), translated("the loading")),
 )
 
@@ -195,8 +195,8 @@ def _absent(log: FailureLog, calls: Sequence[LoggedCollective]) -> Iterator[Clue
         return
     yield Clue(
         translated(
-            "{waiting} waited in vain; {missing} did not report a timeout: it was elsewhere (saving, evaluating, "
-            "preparing data, or dead), so its log or its stack has the cause"
+            "{waiting} timed out waiting; {missing} did not report a timeout: it was elsewhere (saving, "
+            "evaluating, preparing data, or dead), so its log or its stack has the cause"
         ).format(waiting=_named(sorted(waiting)), missing=_named(missing)),
         tuple(_place(call) for call in calls[:1]),
         decides=True,
@@ -237,7 +237,7 @@ def _late(calls: Sequence[LoggedCollective]) -> Iterator[Clue]:
     call = next(call for call in calls if call.sequence == min(numbers))
     yield Clue(
         translated(
-            "{count} collectives had been made before this one: the network, peer-to-peer and the launch work; a rank "
+            "{count} collectives had run before this one: the network, peer-to-peer and the launch work; a rank "
             "fell behind or took another path"
         ).format(count=f"{min(numbers) - 1:,}"),
         (_place(call),),
@@ -260,10 +260,9 @@ def _longer_than_the_timeout(log: FailureLog, calls: Sequence[LoggedCollective])
         return
     yield Clue(
         translated(
-            "'{name}' had run for {elapsed} and the collective's timeout is {limit}: ranks that are done with it wait "
-            "for "
-            "the others that long. Raise the timeout (ddp_timeout, init_process_group(timeout=…)), or do it before the "
-            "processes are started"
+            "'{name}' had run for {elapsed} and the collective's timeout is {limit}: ranks that are done with it "
+            "wait for the others no longer than that. Raise the timeout (ddp_timeout, "
+            "init_process_group(timeout=…)), or do it before the processes are started"
         ).format(name=name[-60:], elapsed=_duration(longest), limit=_duration(limit)),
         (CluePlace(found_in.line.path, found_in.line.number, found_in.text.strip()[:200]), _place(calls[0])),
     )

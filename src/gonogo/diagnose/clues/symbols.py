@@ -42,7 +42,7 @@ def _of_releases(misfit: Misfit, place: CluePlace) -> Iterator[Clue]:
             (place,),
         )
     elif misfit.lacks_version:
-        yield Clue(translated("{lacks} is what the run has").format(lacks=lacks), (place,))
+        yield Clue(translated("the run has {lacks}").format(lacks=lacks), (place,))
 
 
 def _of_requirements(log: FailureLog, misfit: Misfit, place: CluePlace) -> Iterator[Clue]:
@@ -55,7 +55,7 @@ def _of_requirements(log: FailureLog, misfit: Misfit, place: CluePlace) -> Itera
                 there, allowed = parse_version(versions.get(name, "")), versions_in(specifier)
                 if there is not None and allowed is not None and allowed.has(there) is False:
                     yield Clue(
-                        translated("{package} {version} requires {name}{specifier}, and {there} is installed").format(
+                        translated("{package} {version} requires {name}{specifier}, but {there} is installed").format(
                             package=package, version=version, name=name, specifier=specifier, there=there
                         ),
                         (place,),
@@ -70,9 +70,8 @@ def _of_build(log: FailureLog, library: str, symbol: str, place: CluePlace) -> C
     abi = string_abi(symbol)
     return Clue(
         translated(
-            "{library} ({package}) looks for {name}, which the loaded {where} does not export: it was compiled for "
-            "another "
-            "build of it{abi}. Reinstall or rebuild {package} for exactly this {where}"
+            "{library} ({package}) looks for {name}, which the loaded {where} does not export: it was compiled "
+            "against a different build{abi}. Reinstall or rebuild {package} for exactly this {where}"
         ).format(
             library=library.rpartition("/")[2],
             package=package,

@@ -29,7 +29,7 @@ _ROUNDED = 0.005
 _SMALL = 100
 """Numbers below it need not stand in the log: ranks, powers, percentages."""
 
-_STANDS = translated("it stands in the log")
+_STANDS = translated("it is in the log")
 _STANDS_NOT = translated("it does not stand in the log")
 _TOO_SHORT = translated("too short to show anything")
 _THERE = translated("there is such a line")
@@ -37,12 +37,12 @@ _NOT_THERE = translated("there is no such line in the logs or files")
 _HAD = translated("the log says so")
 _HAD_OTHER = translated("the log says {version}")
 _NOT_TOLD = translated("the log does not tell its version")
-_NO_VERSION = translated("it is no version")
+_NO_VERSION = translated("it is not a version")
 _SATISFIES = translated("{version} does satisfy {needs}")
 _VIOLATES = translated("the log says so, and it does not satisfy {needs}")
 _COMES_TO = translated("computed again")
 _COMES_TO_OTHER = translated("it comes to {value}")
-_NO_EXPRESSION = translated("it is no plain arithmetic")
+_NO_EXPRESSION = translated("it is not plain arithmetic")
 _NOTHING_OF_THE_LOG = translated("none of its numbers stands in the log")
 _NOWHERE = translated("{number} stands nowhere in the log")
 

@@ -39,17 +39,17 @@ _MESSAGES = {
     "comment": translated("JSON doesn't allow comments"),
     "trailing-comma": translated("JSON doesn't allow a trailing comma"),
     "duplicate-key": translated(
-        '"{text}" stands twice in this object (first on line {line}); DeepSpeed refuses that, and json takes the last'
+        '"{text}" appears twice in this object (first on line {line}); DeepSpeed rejects that, and json takes the last'
     ),
-    "single-quotes": translated("JSON writes strings in double quotes"),
-    "unquoted-key": translated("JSON writes keys in double quotes: {text}"),
-    "unquoted": translated("JSON writes strings in double quotes: {text}"),
-    "python-literal": translated("{text} is Python; JSON writes true, false and null"),
+    "single-quotes": translated("JSON strings need double quotes"),
+    "unquoted-key": translated("JSON keys need double quotes: {text}"),
+    "unquoted": translated("JSON strings need double quotes: {text}"),
+    "python-literal": translated("{text} is Python; JSON uses true, false and null"),
     "not-a-number": translated("{text} is not valid JSON, though Python's json accepts it"),
     "number": translated("not a valid JSON number: {text}"),
     "template": translated("{text} is a placeholder that another program must fill in"),
     "escape": translated("invalid escape sequence: {text}"),
-    "control-character": translated("a tab or control character within a string; JSON writes \\t"),
+    "control-character": translated("a tab or control character within a string; JSON uses \\t"),
     "unclosed-string": translated("this string has no closing quote"),
     "missing-comma": translated("a comma is missing before {text}"),
     "missing-colon": translated("a colon is missing after the key {text}"),

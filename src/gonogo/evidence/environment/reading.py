@@ -25,7 +25,7 @@ _TELLS_NOTHING = translated(
     "JSON, or the output of `gonogo env`"
 )
 _CANNOT_READ = translated("can't read {path}: {why}")
-_TOO_LARGE = translated("it has {size} KiB; version lists are read up to {limit} KiB: give the output of pip freeze")
+_TOO_LARGE = translated("it is {size} KiB; version lists are read up to {limit} KiB: give the output of pip freeze")
 _HEAD = 1 << 18
 _OF_SETUP = {"setup.py": read_setup_py, "setup.cfg": read_setup_cfg, "setup-script": read_setup_script}
 _MAX_BYTES = {"lock": 8 << 20, "pyproject": 256 << 10}

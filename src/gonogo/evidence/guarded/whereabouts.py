@@ -100,7 +100,7 @@ def whereabouts(frames: Sequence[Frame]) -> Whereabouts | None:
     last = frames[-1] if frames else None
     if last is not None and "sleep(" in last.text:
         return Whereabouts(
-            translated("sleeping (time.sleep)"), translated("Remove the sleep, or sleep the same time on all ranks")
+            translated("sleeping (time.sleep)"), translated("Remove the sleep, or sleep for the same time on all ranks")
         )
     return None
 

@@ -71,9 +71,7 @@ def _condition(divergence: RankDivergence, telling: Side) -> Text | None:
         )
     if divergence.rank_test is None and divergence.left_loop is not None:
         side, other, loop = divergence.left_loop
-        return translated(
-            "{ranks} still iterate{s} the loop at {place} (`{test}`), which {others} {have} left."
-        ).format(
+        return translated("{ranks} still run{s} the loop at {place} (`{test}`), which {others} {have} left.").format(
             ranks=capital(ranks_text(side.ranks)),
             s="s" if len(side.ranks) == 1 else "",
             place=_place(loop),

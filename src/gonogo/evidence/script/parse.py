@@ -182,7 +182,7 @@ def _needs_newer(line: str, message: str) -> tuple[int, int] | None:
 
 
 _TOO_LARGE = translated(
-    "it has {size} KiB; Python files are read up to {limit} KiB: move data and generated code to other files"
+    "it is {size} KiB; Python files are read up to {limit} KiB: move data and generated code to other files"
 )
 _TOO_DEEP = translated("its expressions are too deeply nested for Python's parser")
 _NULL = translated("it contains a null byte, which Python rejects")

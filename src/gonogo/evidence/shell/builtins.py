@@ -12,7 +12,7 @@ from gonogo.evidence.shell.text import Piece, ShellWord
 from gonogo.evidence.source_file import Place
 from gonogo.finding import translated
 
-_READ = translated("`{name}` is read from the standard input")
+_READ = translated("`{name}` is read from standard input")
 _NOTHING = """
     echo printf : true ulimit wait sleep rm cp mv ls chmod touch which type hash umask history alias
     nvidia-smi date tee grep sed awk cat find sort uniq head tail wc tr cut pip pip3 conda mamba module shopt kill pkill

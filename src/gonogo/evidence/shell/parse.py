@@ -22,12 +22,12 @@ _CHUNK = 1 << 12
 """Bytes that the parser is given at a time; where it goes back, it asks anew."""
 
 _TOO_LARGE = translated(
-    "it has {size} KiB; shell scripts are read up to {limit} KiB: give the script that starts the training"
+    "it is {size} KiB; shell scripts are read up to {limit} KiB: give the script that starts the training"
 )
 _NUL = translated("line {line} contains a NUL byte, which bash can't read: save it as UTF-8")
 _UTF16 = translated("it is UTF-16, which bash can't read: save it as UTF-8 without a byte-order mark")
 _TOO_MANY_PIPES = translated(
-    "it holds more than {limit} pipes, so it was not read: give the script that starts the training"
+    "it contains more than {limit} pipes, so it was not read: give the script that starts the training"
 )
 _TOO_DEEP = translated(
     "line {line} is nested more than {limit} levels deep, so the script was not read: reduce the nesting"

@@ -19,7 +19,7 @@ _announced = threading.Event()
 _busy = threading.local()
 
 _FAULT = translated(
-    "gonogo: internal error in the guard ({what}); {part} is no longer watched in this process, training continues"
+    "gonogo: internal error in the guard ({what}); {part} is no longer watched in this process, but training continues"
 )
 
 

@@ -31,7 +31,7 @@ class AllParametersFrozen(Hazard):
                     name=node.id, call=call.method
                 ),
                 certainty=Certainty.LIKELY,
-                cure=translated("Freeze a part only, or add what is to be trained after it (adapters, a head)"),
+                cure=translated("Freeze only a part, or add what is to be trained (adapters, a head) afterward"),
                 spans=(script.headline(frozen).span(), script.place(call.node.func).span(translated("trained here"))),
             )
             return

@@ -24,8 +24,8 @@ class BackwardInEvalMode(LoggedHazard):
             refused = run.zero_stage == 3 and run.environment.within("deepspeed", "<0.16") is True
             yield self.finding(
                 translated(
-                    "{model} is set to evaluation mode in the training loop and never back: from then on dropout is "
-                    "off{refused}."
+                    "{model} is set to evaluation mode in the training loop and never switched back: from then "
+                    "on dropout is off{refused}."
                 ).format(
                     model=ast.unparse(of),
                     refused=translated(", and this DeepSpeed's ZeRO-3 refuses the backward") if refused else "",

@@ -39,15 +39,14 @@ class CheckpointRecomputeRoutesDifferently(Hazard):
             yield self.log_finding(
                 error,
                 translated(
-                    "A checkpointed part was run again in backward, and its tensors had a "
-                    "different number of rows{told}: "
-                    "as with experts that get other tokens the second time."
+                    "A checkpointed part was recomputed in backward, and its tensors then had a different number "
+                    "of rows{told}, as with experts that get different tokens the second time."
                 ).format(told=told),
                 cure=(
                     translated(
-                        "Keep the router's choice and leave dispatch out of what is recomputed: selective "
-                        "checkpointing (NeMo Automodel: ignore_router_for_ac=True; Megatron: recompute_modules without "
-                        "moe); the router in float32"
+                        "Keep the router's choice and exclude dispatch from recomputation: selective "
+                        "checkpointing (NeMo Automodel: ignore_router_for_ac=True; Megatron: recompute_modules "
+                        "without moe); the router in float32"
                     ),
                 ),
                 certainty=Certainty.LIKELY if routed else Certainty.POSSIBLE,

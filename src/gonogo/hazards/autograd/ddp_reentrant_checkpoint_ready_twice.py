@@ -43,7 +43,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
                 "gradient_checkpointing is reentrant (the default of transformers 4) and DDP looks for unused "
                 "parameters ({why}): it marks the checkpointed ones as ready, and their backward does so again."
             ).format(
-                why=translated("the Trainer's default for a PEFT model that is not told otherwise")
+                why=translated("the Trainer's default for a PEFT model unless set otherwise")
                 if wrap is not None
                 else translated("ddp_find_unused_parameters is True")
             ),
@@ -81,6 +81,7 @@ class DdpReentrantCheckpointReadyTwice(Hazard):
             certainty=Certainty.CERTAIN if checkpointed else Certainty.LIKELY,
             parameter=named.group(1) if named else None,
             confirm=translated(
-                "The run passes with gradient checkpointing off; else a weight is shared between two calls of the model"
+                "The run passes with gradient checkpointing off; otherwise a weight is shared between two calls "
+                "of the model"
             ),
         )

@@ -50,8 +50,8 @@ class DdpUnusedParameters(Hazard):
             for owner, layer, statement in never_used(script, run, {one.name for one in made}):
                 yield self.finding(
                     translated(
-                        "{owner} builds self.{layer} and nothing uses it: its parameters get no gradient, and DDP "
-                        "(without find_unused_parameters) refuses the second step."
+                        "{owner} builds self.{layer}, but nothing uses it: its parameters get no gradient, and "
+                        "DDP (without find_unused_parameters) fails in the second step."
                     ).format(owner=owner.name, layer=layer),
                     certainty=Certainty.LIKELY,
                     cure=(
@@ -59,7 +59,7 @@ class DdpUnusedParameters(Hazard):
                             "Do not build what the forward does not use, or freeze it: "
                             "self.{layer}.requires_grad_(False)"
                         ).format(layer=layer),
-                        translated("If it is used now and then: find_unused_parameters=True"),
+                        translated("If it is used only in some steps: find_unused_parameters=True"),
                     ),
                     spans=(owner.script.place(statement).span(), call.place.span(translated("wrapped here"))),
                     parameter=f"{layer}.weight",
@@ -94,7 +94,7 @@ class DdpUnusedParameters(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "Trainable parameters got no gradient in the step before{which}, and DDP waits for all of them."
+                "Trainable parameters got no gradient in the previous step{which}, and DDP waits for all of them."
             ).format(
                 which=Text(f" (of index {which})", f"（序号为 {which}）")
                 if numbered

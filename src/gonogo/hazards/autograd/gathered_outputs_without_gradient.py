@@ -18,13 +18,13 @@ class GatheredOutputsWithoutGradient(Hazard):
                 continue  # which gather parameters
             yield self.finding(
                 translated(
-                    "The model has {count} trainable parameters, and the loss has no gradient at all: the ranks have "
-                    "gathered by all_gather before it, and what that gathers has none."
+                    "The model has {count} trainable parameters, but the loss has no gradient at all: the ranks "
+                    "called all_gather before it, and the output of all_gather carries none."
                 ).format(count=f"{trainable:,}"),
                 certainty=Certainty.LIKELY,
                 cure=(
                     translated("Put the rank's own tensor back after gathering: parts[dist.get_rank()] = x"),
-                    translated("Or gather by torch.distributed.nn.functional.all_gather, which has a backward"),
+                    translated("Or gather with torch.distributed.nn.functional.all_gather, which has a backward"),
                 ),
                 spans=failure_places(failure),
                 ranks=failed.ranks,

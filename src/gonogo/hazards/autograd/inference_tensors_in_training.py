@@ -25,7 +25,7 @@ class InferenceTensorsInTraining(LoggedHazard):
             if used is None or _without_gradients(script, used):
                 continue
             yield self.finding(
-                translated("What is created here in torch.inference_mode goes into a forward that is trained."),
+                translated("Tensors created here in torch.inference_mode go into a forward pass that is trained."),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[:2],
                 spans=(call.place.span(), script.place(used).span(translated("used here"))),

@@ -79,13 +79,14 @@ class NoGradCheckpointingInputs(Hazard):
         )
         yield self.finding(
             translated(
-                "gradient_checkpointing is on and reentrant (the default of transformers 4), the model is frozen but "
-                "for its LoRA, and nothing makes the inputs of its layers need a gradient: the loss has no graph."
+                "gradient_checkpointing is on and reentrant (the default of transformers 4), the model is frozen "
+                "except for its LoRA, and nothing makes the inputs of its layers require a gradient: the loss "
+                "has no graph."
             ),
             certainty=Certainty.LIKELY if script.guarded_by(wrap.node) else Certainty.CERTAIN,
             cure=_CURES,
             spans=(wrap.place.span(), given.span(translated("checkpointing is turned on here"))),
-            fixes=self.fix(translated("Let the inputs need a gradient"), edit) if edit is not None else None,
+            fixes=self.fix(translated("Make the inputs require a gradient"), edit) if edit is not None else None,
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -112,8 +113,8 @@ class NoGradCheckpointingInputs(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "The loss has no graph: checkpointing runs a frozen model whose inputs need no gradient, so the "
-                "adapters inside get none."
+                "The loss has no graph: checkpointing runs a frozen model whose inputs require no gradient, so "
+                "the adapters inside get none."
             ),
             cure=_CURES,
             certainty=certainty,

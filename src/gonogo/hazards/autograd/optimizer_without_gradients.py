@@ -11,8 +11,8 @@ class OptimizerWithoutGradients(Hazard):
         assert run is not None
         yield self.finding(
             translated(
-                "{optimizer} made {steps} steps, and none of its parameters had a gradient in any: the backward "
-                "reached other tensors than those that it holds. Nothing is trained."
+                "{optimizer} took {steps} steps, but none of its parameters had a gradient in any of them: the "
+                "backward pass reached tensors other than those it holds. Nothing is trained."
             ).format(optimizer=run.optimizer, steps=idle[0].steps),
             certainty=Certainty.CERTAIN,
             cure=(

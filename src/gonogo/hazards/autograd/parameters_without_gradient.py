@@ -24,8 +24,8 @@ class ParametersWithoutGradient(Hazard):
         )
         yield self.finding(
             translated(
-                "{count} trainable parameters took part in a forward and got no gradient in any step: {names}. They "
-                "will not be trained."
+                "{count} trainable parameters took part in a forward but got no gradient in any step: {names}. "
+                "They will not be trained."
             ).format(count=len(names), names=few(group_by_module(names))),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,

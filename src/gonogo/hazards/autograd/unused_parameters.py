@@ -23,7 +23,7 @@ class UnusedParameters(Hazard):
             for owner, layer, statement in never_used(script, run, {one.name for one in made}):
                 yield self.finding(
                     translated(
-                        "{owner} builds self.{layer} and nothing uses it: it is never trained, and takes memory."
+                        "{owner} builds self.{layer}, but nothing uses it: it is never trained, yet takes memory."
                     ).format(owner=owner.name, layer=layer),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
@@ -44,9 +44,9 @@ class UnusedParameters(Hazard):
         if not names:
             return
         yield self.finding(
-            translated("{count} trainable parameters were used in no forward of the rehearsal: {names}.").format(
-                count=len(names), names=few(group_by_module(names))
-            ),
+            translated(
+                "{count} trainable parameters were not used in any forward pass of the rehearsal: {names}."
+            ).format(count=len(names), names=few(group_by_module(names))),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(

@@ -11,12 +11,12 @@ from gonogo.hazards.rule import RehearsalRecord, Text, translated
 _SHOWN = 3
 _READ = ("restored", "partly", "other-state", "other-dtype")
 _WHY = {
-    "not-written": translated("in no file of the checkpoint"),
-    "not-read": translated("saved, and not loaded"),
-    "partly": translated("loaded in part"),
-    "other-state": translated("holding what was saved of another"),
+    "not-written": translated("not in any checkpoint file"),
+    "not-read": translated("saved, but not loaded"),
+    "partly": translated("partly loaded"),
+    "other-state": translated("holding the values saved for another"),
     "other-dtype": translated("loaded in another dtype"),
-    "drawn-anew": translated("initialized anew in each start, and not saved"),
+    "drawn-anew": translated("reinitialized at each start, and not saved"),
 }
 
 

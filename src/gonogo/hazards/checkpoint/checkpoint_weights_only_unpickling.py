@@ -44,15 +44,15 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
             edit = script.setting_keyword(load, "weights_only", "False")
             yield self.finding(
                 translated(
-                    "torch.load takes weights only since PyTorch 2.6, and the file that was saved holds {what}."
+                    "Since PyTorch 2.6, torch.load takes weights only, but the file that was saved holds {what}."
                 ).format(what=what),
                 certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                 cure=(
-                    translated("Of a file that you wrote yourself: torch.load(..., weights_only=False)"),
+                    translated("For a file that you wrote yourself: torch.load(..., weights_only=False)"),
                     translated("Better, save what weights_only reads: state dicts, vars(args), numbers and text"),
                 ),
                 spans=(load.place.span(), save.place.span(translated("saved here"))),
-                fixes=self.fix(translated("Read all of it: only of files that you trust"), edit, safe=False)
+                fixes=self.fix(translated("Read all of it: only for files that you trust"), edit, safe=False)
                 if edit is not None
                 else None,
             )
@@ -76,7 +76,7 @@ class CheckpointWeightsOnlyUnpickling(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "The checkpoint holds {what}, and torch.load reads weights only: the default since PyTorch 2.6."
+                "The checkpoint holds {what}, but torch.load reads weights only: the default since PyTorch 2.6."
             ).format(what=Text(names, f" {names}") if names else translated("more than weights")),
             certainty=Certainty.CERTAIN if refused else Certainty.LIKELY,
             cure=(

@@ -21,7 +21,7 @@ _CURES = (
         "Or convert it: python -m deepspeed.checkpoint.ds_to_universal --input_folder … --output_folder …, then "
         '{"checkpoint": {"load_universal": true}} in the DeepSpeed JSON'
     ),
-    translated("Or take the weights alone (zero_to_fp32.py) and start with a fresh optimizer"),
+    translated("Or take only the weights (zero_to_fp32.py) and start with a fresh optimizer"),
 )
 
 
@@ -76,7 +76,7 @@ class CheckpointWorldSizeMismatch(Hazard):
             cure=(
                 translated("Resume with {saved} data-parallel ranks").format(saved=sizes.group(1))
                 if sizes
-                else translated("Resume with as many data-parallel ranks as wrote it"),
+                else translated("Resume with the number of data-parallel ranks that wrote it"),
                 *_CURES,
             ),
         )

@@ -68,14 +68,14 @@ class CheckpointWriteDiskFull(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "The checkpoint could not be written to its end: {what}. What is in the folder is incomplete."
+                "The checkpoint could not be fully written: {what}. The contents of the folder are incomplete."
             ).format(
                 what=translated("the quota on the output volume is used up")
                 if quota
                 else translated("the output volume is full (or its quota, or the network storage failed)")
             ),
             cure=(
-                translated("Free the volume of output_dir, or write to another (df -h OUTPUT_DIR; quota -s)"),
+                translated("Free space on output_dir's volume, or write to another one (df -h OUTPUT_DIR; quota -s)"),
                 translated(
                     "Keep fewer and smaller checkpoints: save_total_limit: 1, save_only_model: true (no optimizer "
                     "states)"
@@ -83,7 +83,9 @@ class CheckpointWriteDiskFull(Hazard):
                 translated("Delete the incomplete checkpoint before resuming"),
             ),
             certainty=certainty,
-            confirm=translated("df -h (and df -i) of the output folder shows 100 %, or quota -s its limit"),
+            confirm=translated(
+                "df -h (and df -i) of the output folder shows 100 %, or quota -s shows the limit reached"
+            ),
         )
 
 

@@ -34,13 +34,13 @@ class CheckpointWrittenByEveryRank(Hazard):
             yield self.log_finding(
                 error,
                 translated(
-                    "This rank removes or renames a folder of checkpoints that another one has removed or renamed "
-                    "already: every rank does it, or the first rank of every node on a shared disk."
+                    "This rank removes or renames a checkpoint folder that another rank has already removed or "
+                    "renamed: every rank does it, or the first rank of every node on a shared disk."
                 ),
                 cure=(
                     translated(
-                        "Let rank 0 alone remove and rename (if rank == 0: ..., then a barrier); ignore_errors=True "
-                        "for rmtree"
+                        "Let only rank 0 remove and rename (if rank == 0: ..., then a barrier); "
+                        "ignore_errors=True for rmtree"
                     ),
                     translated(
                         "Trainer on several nodes with a shared disk: save_on_each_node=False, and transformers 4.38 "
@@ -64,7 +64,7 @@ class CheckpointWrittenByEveryRank(Hazard):
             if path is None or mentions_rank(script, path) or not _reached_by_all(script, call.node, 0):
                 continue
             yield self.finding(
-                translated("Every rank comes to this torch.save and writes the same path."),
+                translated("Every rank reaches this torch.save and writes to the same path."),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
                 cure=translated("Write on one rank: if torch.distributed.get_rank() == 0: torch.save(...)"),

@@ -25,8 +25,8 @@ class CheckpointZeroToFp32OutputDir(Hazard):
         place = words[1].place
         yield self.finding(
             translated(
-                "zero_to_fp32.py takes a folder since DeepSpeed 0.15.3, and is given {value}: “Parent directory … does "
-                "not exist”, or a folder of that name."
+                "Since DeepSpeed 0.15.3, zero_to_fp32.py takes a folder, but it is given {value}: it fails with "
+                "“Parent directory … does not exist”, or makes a folder of that name."
             ).format(value=value),
             certainty=Certainty.CERTAIN if release else Certainty.LIKELY,
             cure=translated("Name a folder: {program} {checkpoint} {folder}").format(

@@ -3,9 +3,9 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Se
 
 _CAUSES = {
     "from-the-start": translated(
-        "Resumed, the run trains on the batch with which it began: what it had read before the save counts twice."
+        "After the resume, the run trains on the batch it began with: what it had read before the save counts twice."
     ),
-    "seen-again": translated("Resumed, the run trains on a batch that it had trained on before the save."),
+    "seen-again": translated("After the resume, the run trains on a batch that it already trained on before the save."),
 }
 
 

@@ -25,8 +25,8 @@ class ResumeOptimizerNotRestored(Hazard):
             if counter.kind == "optimizer" and counter.status in ("restarted", "differs"):
                 yield self.finding(
                     translated(
-                        "{name} had made {saved:.0f} steps when it was saved; resumed, it counts from {now:.0f}: its "
-                        "bias correction is that of another step."
+                        "{name} had taken {saved:.0f} steps when it was saved; after the resume, it counts from "
+                        "{now:.0f}: its bias correction is that of a different step."
                     ).format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
                     certainty=Certainty.CERTAIN,
                     ranks=tuple(rank.rank for rank in record.ranks),

@@ -11,8 +11,8 @@ class ResumeReadsNoCheckpoint(Hazard):
             return
         yield self.finding(
             translated(
-                "The run was saved after step {step}; started again with the arguments to resume, it reads none of the "
-                "{count} files and trains from the beginning."
+                "The run was saved after step {step}; restarted with the arguments to resume, it reads none of "
+                "the {count} files and trains from the beginning."
             ).format(step=life.steps_before_save, count=len(life.files)),
             certainty=Certainty.CERTAIN,
             ranks=tuple(rank.rank for rank in record.ranks),

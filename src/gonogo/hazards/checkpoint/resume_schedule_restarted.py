@@ -10,7 +10,7 @@ class ResumeScheduleRestarted(Hazard):
             if counter.kind == "scheduler" and counter.status in ("restarted", "differs"):
                 yield self.finding(
                     translated(
-                        "{name} stood at {saved:.0f} when it was saved; resumed, it stands at {now:.0f}."
+                        "{name} was at {saved:.0f} when it was saved; after the resume, it is at {now:.0f}."
                     ).format(name=counter.name, saved=counter.saved or 0.0, now=counter.resumed or 0.0),
                     certainty=Certainty.CERTAIN,
                     ranks=tuple(rank.rank for rank in record.ranks),

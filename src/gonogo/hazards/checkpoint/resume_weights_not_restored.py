@@ -16,7 +16,7 @@ class ResumeWeightsNotRestored(Hazard):
         for rows, certainty in ((lost, Certainty.CERTAIN), (drawn, Certainty.LIKELY)):
             if rows:
                 yield self.finding(
-                    translated("Of {all} weights of the model, these are lost by the resume: {rows}.").format(
+                    translated("Of {all} model weights, the resume loses these: {rows}.").format(
                         all=len(weights), rows=listed(rows)
                     ),
                     certainty=certainty,

@@ -50,8 +50,8 @@ class SafetensorsSharedTensors(Hazard):
             edits.append(script.replacing(imported, "save_model") if imported is not None else None)
             yield self.finding(
                 translated(
-                    "{name} ties two weights ({why}), so that its state dict has two names for one memory: save_file "
-                    "refuses it."
+                    "{name} ties two weights ({why}), so its state dict has two names for the same memory: "
+                    "save_file rejects it."
                 ).format(
                     name=name,
                     why=translated("tie_word_embeddings in its config.json") if by_config else translated("see below"),
@@ -62,7 +62,8 @@ class SafetensorsSharedTensors(Hazard):
                     script.place(tied).span(translated("tied here")) if own and tied is not None else None,
                 ),
                 fixes=self.fix(
-                    translated("Save with save_model, which knows ties"), *(edit for edit in edits if edit is not None)
+                    translated("Save with save_model, which handles ties"),
+                    *(edit for edit in edits if edit is not None),
                 )
                 if all(edit is not None for edit in edits)
                 else None,
@@ -91,8 +92,9 @@ class SafetensorsSharedTensors(Hazard):
                     continue
                 yield self.finding(
                     translated(
-                        "{owner} ties two weights and is no PreTrainedModel: the Trainer writes its state dict as "
-                        "safetensors, which refuse two names for one memory, at the first checkpoint."
+                        "{owner} ties two weights and is not a PreTrainedModel: at the first checkpoint, the "
+                        "Trainer writes its state dict as safetensors, which rejects two names for the same "
+                        "memory."
                     ).format(owner=owner.name),
                     certainty=Certainty.LIKELY,
                     cure=(
@@ -129,13 +131,13 @@ class SafetensorsSharedTensors(Hazard):
             cures.insert(
                 0,
                 translated(
-                    "So many names are ZeRO-3's or FSDP's empty placeholders: save through the engine "
+                    "That many names are ZeRO-3's or FSDP's empty placeholders: save through the engine "
                     "(stage3_gather_16bit_weights_on_model_save, save_16bit_model) or Trainer.save_model"
                 ),
             )
         yield self.log_finding(
             evidence,
-            translated("{names} share memory, and safetensors writes no memory under two names.").format(
+            translated("{names} share memory, and safetensors does not write the same memory under two names.").format(
                 names=Text(few(names, 4), f"{few(names, 4)} ") if names else translated("Some tensors")
             ),
             certainty=certainty,

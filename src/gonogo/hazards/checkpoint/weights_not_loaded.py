@@ -21,8 +21,8 @@ _CURE = (
         "Load the class that config.json names under architectures, or the checkpoint that belongs to this class"
     ),
     translated(
-        "Compare the names: list(safetensors.safe_open(FILE, 'pt').keys()) with model.state_dict().keys(); a prefix "
-        "left by a wrapper (module., _orig_mod., base_model.model.) has to be taken off"
+        "Compare the names: list(safetensors.safe_open(FILE, 'pt').keys()) with model.state_dict().keys(); a "
+        "prefix left by a wrapper (module., _orig_mod., base_model.model.) must be stripped"
     ),
 )
 
@@ -55,8 +55,8 @@ class WeightsNotLoaded(Hazard):
             yield self.log_finding(
                 found,
                 translated(
-                    "from_pretrained found no values for weights of the layers themselves ({names}{instead}), and drew "
-                    "them at random: what is trained is not the model that was meant."
+                    "from_pretrained found no values for weights of the layers themselves ({names}{instead}), "
+                    "and initialized them randomly: the model being trained is not the intended one."
                 ).format(names=abbreviated_names(body), instead=_longer_name_clause(named_instead(log, names))),
                 cure=_CURE,
                 certainty=Certainty.LIKELY if whole else Certainty.POSSIBLE,
@@ -69,14 +69,16 @@ class WeightsNotLoaded(Hazard):
 def _cause(drawn: LoadedWeights) -> Text:
     if drawn.held:
         return translated(
-            "{model} got no values for {count} weights that {source} holds under the very same names ({names}): "
-            "{percent} of its parameters are randomly initialized, and nothing is raised.").format(
+
+            "{model} got no values for {count} weights that {source} holds under exactly the same names "
+            "({names}): {percent} of its parameters are randomly initialized, and no error is raised."
+        ).format(
             model=drawn.model, count=len(drawn.held), source=drawn.source, names=abbreviated_names(drawn.held),
             percent=f"{drawn.share:.0%}",
         )  # fmt: skip
     return translated(
-        "{percent} of the parameters of {model} are randomly initialized: {source} has no weights of their names "
-        "({names}{instead}), and nothing is raised."
+        "{percent} of the parameters of {model} are randomly initialized: {source} has no weights with their "
+        "names ({names}{instead}), and no error is raised."
     ).format(
         percent=f"{drawn.share:.0%}",
         model=drawn.model,

@@ -12,9 +12,7 @@ from gonogo.finding.frame import Frame
 from gonogo.finding.ranks import capital, ranks_text
 from gonogo.hazards.rule import Span, Text, translated
 
-LOOK_AT_LOGS = translated(
-    "The logs of the ranks that did not come: one that died earlier makes the others wait as well"
-)
+LOOK_AT_LOGS = translated("The logs of the ranks that did not arrive: one that died earlier also makes the others wait")
 
 
 def describe_mismatch(parted: CollectiveMismatch) -> Text:
@@ -41,7 +39,7 @@ def describe_mismatch(parted: CollectiveMismatch) -> Text:
             at=at(parted.others_call.frames),
         )
     elif not parted.dumped:
-        rest = translated("of {others} there is no dump.").format(others=others)
+        rest = translated("there is no dump for {others}.").format(others=others)
     else:
         rest = translated("the dump of {others} has no call of this group.").format(others=others)
     report = translated("{waiting} {rest}").format(waiting=waiting, rest=rest)

@@ -60,8 +60,8 @@ class CollectiveBranchOnOwnLoss(Hazard):
     def _finding(self, script: Script, call: Call, test: ast.expr, leaving: Leaving) -> Finding:
         return self.finding(
             translated(
-                "{test} is asked of each rank's own loss: a rank for which it holds leaves by {leaving}, and the "
-                "others wait for it in the backward."
+                "{test} is evaluated on each rank's own loss: a rank for which it holds leaves by {leaving}, and "
+                "the others wait for it in the backward pass."
             ).format(test=script.place(test).text, leaving=type(leaving).__name__.lower()),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
@@ -69,7 +69,7 @@ class CollectiveBranchOnOwnLoss(Hazard):
                 "Let all ranks agree before the branch: all_reduce the condition (ReduceOp.MAX), or Accelerate's "
                 "set_trigger() and check_trigger()"
             ),
-            spans=(script.place(test).span(), call.place.span(translated("all ranks have to come here"))),
+            spans=(script.place(test).span(), call.place.span(translated("all ranks must get here"))),
         )
 
 

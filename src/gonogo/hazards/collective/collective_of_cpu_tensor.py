@@ -30,7 +30,8 @@ class CollectiveOfCpuTensor(LoggedHazard):
                 continue
             yield self.finding(
                 translated(
-                    "{tensor} is on the CPU, and the process group was created with NCCL, which has no backend for it."
+                    "{tensor} is on the CPU, but the process group was created with NCCL, which does not support "
+                    "CPU tensors."
                 ).format(tensor=script.place(made).text),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[:2],

@@ -30,7 +30,7 @@ class DdpWithoutProcessGroup(Hazard):
             if script.guarded_by(call.node):
                 continue
             yield self.finding(
-                translated("The model is wrapped in DDP, and none of the run's files calls init_process_group."),
+                translated("The model is wrapped in DDP, but none of the run's files calls init_process_group."),
                 certainty=Certainty.LIKELY,
                 cure=translated('Before it: torch.distributed.init_process_group("nccl")'),
                 spans=call.place.span(),

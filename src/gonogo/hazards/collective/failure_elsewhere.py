@@ -13,9 +13,9 @@ _CONSEQUENCE = Pattern(
 )
 _TERMINATED = Pattern(r"got signal: 15\b|Received (?:Signals\.SIGTERM|15) death signal")
 _MEANINGS = {
-    -9: translated("killed (SIGKILL): mostly host memory"),
+    -9: translated("killed (SIGKILL): usually host memory"),
     -11: translated("a segmentation fault"),
-    -7: translated("a bus error: mostly /dev/shm"),
+    -7: translated("a bus error: usually /dev/shm"),
     -6: translated("aborted: its own last lines say why, or it gave up waiting"),
     -15: translated("ended by the launcher or the scheduler (SIGTERM)"),
     1: translated("a Python error"),
@@ -59,13 +59,13 @@ class FailureElsewhere(Hazard):
             ),
             cure=(
                 translated(
-                    "Give the logs of all ranks at once (gonogo diagnose FOLDER), or look at the earliest error in "
-                    "them; torchrun --log-dir logs --redirects 3 and deepspeed --enable_each_rank_log logs write one a "
-                    "rank"
+                    "Give the logs of all ranks at once (gonogo diagnose FOLDER), or look at the earliest error "
+                    "in them; torchrun --log-dir logs --redirects 3 and deepspeed --enable_each_rank_log logs "
+                    "write one per rank"
                 ),
                 translated(
-                    "For a timeout without any error: py-spy dump --pid PID on every rank while they wait; a rank "
-                    "that is elsewhere than the others is the one"
+                    "For a timeout without any error: py-spy dump --pid PID on every rank while they wait; the "
+                    "culprit is the rank that is not where the others are"
                 ),
             ),
             certainty=Certainty.POSSIBLE,
@@ -87,7 +87,7 @@ def _who(log: FailureLog, rank: int | None, host: str | None) -> Text:
         )
     if any(error.type == "KeyboardInterrupt" for error in log.errors):
         return translated(
-            "The run was interrupted (Ctrl-C, SIGINT); where it stood then tells at most what it was waiting for."
+            "The run was interrupted (Ctrl-C, SIGINT); where it was then shows at most what it was waiting for."
         )
     if log.find(_TERMINATED):
         return translated(
@@ -95,8 +95,8 @@ def _who(log: FailureLog, rank: int | None, host: str | None) -> Text:
             "launcher."
         )
     return translated(
-        "What stands here is what a rank leaves behind in the others when it dies or falls back; the log does not name "
-        "it."
+        "These are the traces that a rank leaves in the others when it dies or falls behind; the log does not "
+        "name that rank."
     )
 
 

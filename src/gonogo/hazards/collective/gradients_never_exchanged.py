@@ -17,7 +17,7 @@ class GradientsNeverExchanged(Hazard):
         first = apart[0]
         yield self.finding(
             translated(
-                "{steps} optimizer steps in a process group of {world} ranks, and no collective that exchanges "
+                "{steps} optimizer steps in a process group of {world} ranks, but no collective that exchanges "
                 "gradients{equal}."
             ).format(
                 steps=first.steps,
@@ -29,8 +29,9 @@ class GradientsNeverExchanged(Hazard):
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if wrapped else Severity.WARNING,
             cure=translated(
-                "Call the wrapper: ddp(x), not ddp.module(x), nor the model by its name before it was wrapped; other "
-                "methods go into forward. Without a wrapper: DistributedDataParallel(model), or accelerator.prepare"
+                "Call the wrapper: ddp(x), not ddp.module(x) or the variable that holds the unwrapped model; "
+                "move other methods into forward. Without a wrapper: DistributedDataParallel(model), or "
+                "accelerator.prepare"
             ),
             confirm=translated(
                 "After some steps a weight differs between the ranks: print(next(model.parameters()).sum()) on each"

@@ -10,8 +10,8 @@ from gonogo.hazards.rule import Certainty, Edit, Findings, Fix, Hazard, Run, Scr
 
 _CURES = (
     translated(
-        "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call; replace 'cuda:0', .cuda(0) and "
-        "device='cuda' by that device"
+        "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) as the first CUDA call; replace 'cuda:0', .cuda(0) "
+        "and device='cuda' with that device"
     ),
     translated("Do not set CUDA_VISIBLE_DEVICES inside the script"),
 )
@@ -37,7 +37,7 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
             return
         yield self.finding(
             translated(
-                "All {size} processes of a node put the model on {device}: NCCL refuses ranks that share a GPU."
+                "All {size} processes of a node put the model on {device}: NCCL rejects ranks that share a GPU."
             ).format(
                 size=size,
                 device=f"GPU {pinned[0][1]}"
@@ -64,8 +64,8 @@ class NcclDuplicateGpuHardcodedDevice(Hazard):
         yield self.log_finding(
             duplicate.evidence,
             translated(
-                "Ranks {ranks} are on one GPU ({device}). With as many GPUs as processes that means that the code "
-                "names a device, or sets none, instead of using LOCAL_RANK's."
+                "Ranks {ranks} share one GPU ({device}). With as many GPUs as processes, this means that the "
+                "code hardcodes a device, or sets none, instead of using LOCAL_RANK's."
             ).format(ranks=duplicate.names, device=duplicate.device or "?"),
             cure=_CURES,
             certainty=_certainty(log, duplicate),

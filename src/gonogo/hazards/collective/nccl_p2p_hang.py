@@ -42,8 +42,8 @@ class NcclP2pHang(Hazard):
             fixes = (self.fix(title, launch.setting_variable("NCCL_P2P_DISABLE", "1"), safe=False),)
         yield self.finding(
             translated(
-                "{count} ranks on {gpu}, whose driver announces peer-to-peer copies that some releases never deliver: "
-                "the first collective may hang."
+                "{count} ranks on {gpu}, whose driver advertises peer-to-peer copies that some releases never "
+                "deliver: the first collective may hang."
             ).format(count=whole_number(launch.processes_per_node), gpu=named or gres),
             title=translated("NCCL's peer-to-peer copies between these GPUs may never arrive"),
             certainty=Certainty.POSSIBLE,

@@ -29,7 +29,7 @@ class NcclShmNoSpace(Hazard):
         ):
             return
         yield self.finding(
-            translated("{what}, and NCCL's buffers between {count} ranks take more.").format(
+            translated("{what}, but NCCL's buffers between {count} ranks need more.").format(
                 what=small.text, count=count
             ),
             certainty=Certainty.LIKELY,
@@ -57,15 +57,15 @@ class NcclShmNoSpace(Hazard):
         yield self.log_finding(
             found,
             translated(
-                "NCCL could not make a buffer in /dev/shm: that file system is full, or was made too small for this "
-                "container. It is not the disk."
+                "NCCL could not create a buffer in /dev/shm: that file system is full, or was made too small for "
+                "this container. The disk is not the problem."
             ),
             cure=(
                 translated(
                     "Give the container more: docker run --shm-size=16g (or --ipc=host); Kubernetes: emptyDir with "
                     "medium: Memory mounted at /dev/shm"
                 ),
-                translated("Remove what dead runs have left: rm /dev/shm/nccl-* (only while no run is under way)"),
+                translated("Remove what dead runs left behind: rm /dev/shm/nccl-* (only while no run is active)"),
             ),
             certainty=certainty,
             confirm=translated("df -h /dev/shm shows a small or a full file system"),

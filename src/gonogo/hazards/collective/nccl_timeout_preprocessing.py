@@ -31,8 +31,8 @@ class NcclTimeoutPreprocessing(Hazard):
             return
         yield self.finding(
             translated(
-                "ddp_timeout is {seconds} s (the default is 1800): ranks that wait longer than that for one that "
-                "tokenizes, loads or saves end the run."
+                "ddp_timeout is {seconds} s (the default is 1800): if one rank takes longer than that to "
+                "tokenize, load or save, the ranks waiting for it end the run."
             ).format(seconds=seconds),
             title=_MAY_TIME_OUT,
             certainty=Certainty.LIKELY,
@@ -86,7 +86,7 @@ class NcclTimeoutPreprocessing(Hazard):
                     "datasets: save_to_disk, on storage that all nodes share)"
                 ),
                 translated(
-                    "Or raise the timeout where the process group is first made: ddp_timeout=7200 "
+                    "Or raise the timeout where the process group is first created: ddp_timeout=7200 "
                     "(TrainingArguments), InitProcessGroupKwargs(timeout=timedelta(hours=2)) (Accelerate)"
                 ),
             ),

@@ -54,7 +54,7 @@ class NcclTooOldForBlackwell(LoggedHazard):
         ):
             return
         yield self.finding(
-            translated("{count} x {card} with {nccl}: collectives of that NCCL fail on Blackwell.").format(
+            translated("{count} x {card} with {nccl}: collectives of that NCCL version fail on Blackwell.").format(
                 count=len(cards), card=cards[0], nccl=describe_package(environment, "nvidia-nccl-cu12")
             ),
             certainty=Certainty.LIKELY,

@@ -9,8 +9,8 @@ _NO_INTERFACE = Pattern(
     r"no socket interface found|Bootstrap ?: no (?:socket )?interface|NCCL WARN .*No (?:IP|network) interface"
 )
 _NONE_FOUND = translated(
-    "NCCL found no network interface that it may use: NCCL_SOCKET_IFNAME names none that this machine or container "
-    "has, or there is none but loopback."
+    "NCCL found no network interface that it can use: NCCL_SOCKET_IFNAME names none that this machine or "
+    "container has, or there is only loopback."
 )
 _VIRTUAL = Pattern(
     r"(?:NET/Socket|Bootstrap) ?: Using (?:.*[\] ,])?(?:docker\d*|veth\w*|virbr\d*|br-\w+|lo|cni\d*|flannel[\w.]*"
@@ -69,13 +69,13 @@ class NcclWrongNetworkInterface(Hazard):
             if not all(one == "lo" or one.startswith(("docker", "veth", "virbr", "br-")) for one in interfaces):
                 continue
             yield self.finding(
-                translated("{name}={value} with {nodes} nodes: that interface leads to no other machine.").format(
-                    name=name, value=value, nodes=nodes
-                ),
+                translated(
+                    "{name}={value} with {nodes} nodes: that interface does not reach any other machine."
+                ).format(name=name, value=value, nodes=nodes),
                 certainty=Certainty.CERTAIN if field.reason is None else Certainty.LIKELY,
                 cure=translated(
-                    "Name the interface that the nodes reach each other by (ip -br addr), or exclude the others: "
-                    "{name}=^lo,docker0"
+                    "Name the interface through which the nodes reach each other (ip -br addr), or exclude the "
+                    "others: {name}=^lo,docker0"
                 ).format(name=name),
                 spans=(field.span(), launch.place.span(Text(f"{nodes} nodes", f"{nodes} 个节点"))),
             )
@@ -91,10 +91,10 @@ class NcclWrongNetworkInterface(Hazard):
             _NONE_FOUND
             if _NO_INTERFACE.search(evidence.text)
             else translated(
-                "NCCL's sockets do not reach the other ranks{interface}. The interface is chosen by name, not by who "
-                "can reach it; a firewall or a peer that is dead already gives the same words."
+                "NCCL's sockets do not reach the other ranks{interface}. The interface is chosen by name, not by "
+                "reachability; a firewall or a peer that is already dead produces the same message."
             ).format(
-                interface=translated(": it uses an interface of containers or of this host alone") if virtual else ""
+                interface=translated(": it uses an interface for containers or for this host only") if virtual else ""
             ),
             cure=(
                 translated(
@@ -102,8 +102,8 @@ class NcclWrongNetworkInterface(Hazard):
                     "addr>, and GLOO_SOCKET_IFNAME the same"
                 ),
                 translated(
-                    "With the deepspeed launcher put it into ~/.deepspeed_env; in containers use --network=host; open "
-                    "the ports between the nodes"
+                    "With the deepspeed launcher put it in ~/.deepspeed_env; in containers use --network=host; "
+                    "open the ports between the nodes"
                 ),
             ),
             certainty=certainty,

@@ -12,24 +12,22 @@ class ProcessGroupJoinedByTooMany(Hazard):
         yield self.log_finding(
             barrier.evidence,
             translated(
-                "{joined} processes have registered for a group of {world}. It waits for exactly {world}, which will "
-                "not come again."
+                "{joined} processes have registered for a group of {world}. It waits for exactly {world}, and "
+                "that count will not occur again."
             ).format(joined=barrier.joined, world=barrier.world),
             certainty=Certainty.LIKELY,
             cure=(
                 translated(
-                    "Start one launcher a node, and let only it or the script start the ranks, not both (srun's tasks "
-                    "and "
-                    "mp.spawn, torchrun on every task)"
+                    "Start one launcher per node, and let either it or the script start the ranks, not both "
+                    "(srun's tasks and mp.spawn, torchrun on every task)"
                 ),
                 translated(
-                    "Remove the file of init_method='file://…' before each run, or use env://; take another "
-                    "--master_port "
-                    "for another run"
+                    "Remove the file of init_method='file://…' before each run, or use env://; use a different "
+                    "--master_port for another run"
                 ),
                 translated("If workers were restarted, look at what the first one died of"),
             ),
             confirm=translated(
-                "ps shows more processes of the program than the world size, or the file of an earlier run is there"
+                "ps shows more processes of the program than the world size, or the file of an earlier run still exists"
             ),
         )

@@ -9,14 +9,12 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Span, T
 
 _MEANS = {
     signal.SIGKILL: translated(
-        "Nothing in the program does that: the kernel for lack of host memory, a scheduler's limit, or somebody did"
+        "Nothing in the program does that: it was the kernel for lack of host memory, a scheduler's limit, or somebody"
     ),
-    signal.SIGSEGV: translated(
-        "Native code touched memory that it may not: a library built for another version, or a driver"
-    ),
-    signal.SIGBUS: translated("Memory that a file is behind could not be had: mostly /dev/shm is full"),
+    signal.SIGSEGV: translated("Native code accessed invalid memory: a library built for another version, or a driver"),
+    signal.SIGBUS: translated("File-backed memory could not be obtained: usually /dev/shm is full"),
     signal.SIGABRT: translated(
-        "Native code gave up: its last line on standard error says why (an assertion, NCCL's watchdog)"
+        "Native code aborted: its last line on standard error says why (an assertion, NCCL's watchdog)"
     ),
 }
 _CURES = {
@@ -39,7 +37,7 @@ _AT_THE_PLACE = (
         "library, of torch and of the driver"
     ),
 )
-_STATUS = (translated("Look for sys.exit() or os._exit() in the program: it ended itself without an exception"),)
+_STATUS = (translated("Look for sys.exit() or os._exit() in the program: it exited without an exception"),)
 
 
 class RankKilled(Hazard):
@@ -82,14 +80,14 @@ def _what(death: Death) -> Text:
 
 def _how(death: Death) -> Text:
     if death.signal is not None:
-        return translated("The process of rank {rank} was ended by {name}.").format(
+        return translated("The process of rank {rank} was terminated by {name}.").format(
             rank=death.rank, name=name_of_signal(death.signal)
         )
     if death.status is not None:
-        return translated("The process of rank {rank} ended itself with status {status}, without an exception.").format(
+        return translated("The process of rank {rank} exited with status {status}, without an exception.").format(
             rank=death.rank, status=death.status
         )
-    return translated("The process of rank {rank} is gone, and left no word of its end.").format(rank=death.rank)
+    return translated("The process of rank {rank} is gone, with no record of how it ended.").format(rank=death.rank)
 
 
 def _last(rank: GuardedRank) -> Text:

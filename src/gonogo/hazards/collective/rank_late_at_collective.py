@@ -47,7 +47,7 @@ class RankLateAtCollective(Hazard):
             yield self.log_finding(
                 stall.evidence,
                 translated(
-                    "The last that the log tells before the timeout is something that one rank does alone, while the "
+                    "The last thing the log shows before the timeout is work that one rank does alone, while the "
                     "others wait for it in a collective."
                 ),
                 cure=_TIMEOUT,
@@ -64,7 +64,7 @@ class RankLateAtCollective(Hazard):
             late, cause, spans = held.others, recorded.describe_mismatch(held), (recorded.span(held),)
         elif held is None and 0 < len(late := tuple(_outside(stacks))) < len(stacks):
             waiting = sorted(set(stacks) - set(late))
-            cause = translated("{ranks} stand{s} in a collective{at}.").format(
+            cause = translated("{ranks} wait{s} in a collective{at}.").format(
                 ranks=capital(ranks_text(waiting)),
                 s="s" if len(waiting) == 1 else "",
                 at=recorded.at(stacks[waiting[0]].frames),
@@ -97,14 +97,14 @@ class RankLateAtCollective(Hazard):
         yield self.log_finding(
             found,
             translated(
-                "NCCL's RAS counts fewer collectives for these ranks than for the others of the group, by {lacking}."
+                "NCCL's RAS counts fewer collectives for these ranks than for the others in the group, by {lacking}."
             ).format(lacking=lacking),
             cure=(_ALIVE, _TIMEOUT),
             certainty=Certainty.POSSIBLE,
             ranks=ranks,
             confirm=translated(
-                "Ask ncclras again some seconds later: where no count grows, the others wait for them; one that grows "
-                "on all ranks is a job that runs"
+                "Run ncclras again some seconds later: if no count grows, the others are waiting for these "
+                "ranks; if the counts grow on all ranks, the job is running"
             ),
         )
 
@@ -142,7 +142,7 @@ class RankLateAtCollective(Hazard):
             module=seen.module if seen is not None else None,
             confirm=()
             if ended
-            else (translated("It goes on standing: py-spy dump --pid of that rank shows the same line minutes later"),),
+            else (translated("It stays stuck: py-spy dump --pid of that rank shows the same line minutes later"),),
         )
 
 
@@ -185,7 +185,7 @@ def _long(still: Hang) -> Text:
         return Text("", "")
     if not still.median:
         return translated(" It has lasted {seconds:.0f} s.").format(seconds=still.seconds)
-    return translated(" It has lasted {seconds:.0f} s; a step took {median:.2f} s before.").format(
+    return translated(" It has lasted {seconds:.0f} s; before that, a step took {median:.2f} s.").format(
         seconds=still.seconds, median=still.median
     )
 

@@ -9,8 +9,8 @@ from gonogo.hazards.rule import Certainty, Finding, Findings, GuardedRun, Hazard
 
 _CLIENTS = Pattern(r"Timed out after \d+ seconds waiting for (?:clients|workers)\. (\d+)/(\d+) (?:clients|workers)")
 _START = translated(
-    "Start the launcher on every node with its own node rank, and the same address, port and number of nodes; in a "
-    "queue, see that all nodes were given"
+    "Start the launcher on every node with its own node rank, and the same address, port and number of nodes; in "
+    "a queue, check that all nodes were allocated"
 )
 _WAY = translated("From that node, nc -zv MASTER_ADDR MASTER_PORT has to succeed")
 
@@ -29,13 +29,13 @@ class RankNeverJoined(Hazard):
     def _short(self, evidence: LoggedError | LineMatch, joined: int, world: int, certainty: Certainty) -> Finding:
         return self.log_finding(
             evidence,
-            translated("{joined} of {world} processes came to the rendezvous before the timeout.").format(
+            translated("{joined} of {world} processes joined the rendezvous before the timeout.").format(
                 joined=joined, world=world
             ),
             certainty=certainty,
             cure=(_START, _WAY),
             confirm=translated(
-                "The others have no process, have died (their logs tell), or can't reach the master's address and port"
+                "The others have no process, have died (check their logs), or can't reach the master's address and port"
             ),
         )
 
@@ -58,7 +58,7 @@ class RankNeverJoined(Hazard):
                 world=run.world_size,
                 state=translated("no process of that rank has written anything")
                 if never
-                else translated("started, but did not come to the first step within {seconds:.0f} s").format(
+                else translated("started, but did not reach the first step within {seconds:.0f} s").format(
                     seconds=waiting.waited if waiting is not None else 0.0
                 ),
                 place=translated("It was at {place} in {function}.").format(
@@ -71,11 +71,13 @@ class RankNeverJoined(Hazard):
             severity=Severity.ERROR,
             cure=(
                 _START,
-                translated("If they do run: give gonogo run on every node the same --folder, which all of them see"),
+                translated(
+                    "If they are running: give gonogo run the same --folder on every node, one that all of them see"
+                ),
                 _WAY,
             ),
             ranks=ranks,
-            confirm=translated("On the node where it should run, ps shows no such process, or one that waits"),
+            confirm=translated("On the node where it should run, ps shows no such process, or one that is waiting"),
         )
 
 

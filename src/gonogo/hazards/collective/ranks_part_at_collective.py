@@ -9,12 +9,12 @@ from gonogo.hazards.facts.leaf_modules import made_leaves
 from gonogo.hazards.rule import Certainty, Finding, Findings, Fix, Hazard, RehearsalRecord, Run, translated
 
 _ZERO_3 = translated(
-    "Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, with its "
-    "result times zero where it isn't wanted; or ZeRO-2"
+    "Under ZeRO-3 every rank has to run the same modules in the same order: run the module on all ranks, and "
+    "multiply its result by zero where it isn't wanted; or use ZeRO-2"
 )
 _SAME_WAY = translated(
-    "Have all ranks go the same way: decide on a value that they share (all_reduce or broadcast it before the branch), "
-    "and move the call out of what only some of them run"
+    "Make all ranks take the same branch: decide on a value that they share (all_reduce or broadcast it before "
+    "the branch), and move the call out of code that only some of them run"
 )
 _ORDER = translated("Make the calls in the same order on every rank, e.g. over sorted names")
 

@@ -10,10 +10,10 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severit
 
 _TRANSPORT = (
     translated(
-        "Try the links between the GPUs: NCCL_P2P_DISABLE=1, then NCCL_IB_DISABLE=1, then NCCL_SOCKET_IFNAME set to "
-        "the right interface; NCCL_DEBUG=INFO names the path that it chose"
+        "Test the links between the GPUs: NCCL_P2P_DISABLE=1, then NCCL_IB_DISABLE=1, then NCCL_SOCKET_IFNAME "
+        "set to the right interface; NCCL_DEBUG=INFO shows the path that NCCL chose"
     ),
-    translated("Run nccl-tests' all_reduce_perf on the same GPUs and nodes: it has to hang as well"),
+    translated("Run nccl-tests' all_reduce_perf on the same GPUs and nodes: it should hang as well"),
 )
 
 
@@ -33,8 +33,9 @@ class StepStandsStill(Hazard):
         )
         if still.call is not None and run.world_size > 1:
             cause = translated(
-                "All ranks have come to the same {operator} (call {index} of its group, from {where}), and it has not "
-                "ended for {seconds:.0f} s: what is between the ranks hangs, not one of them."
+                "All ranks have reached the same {operator} (call {index} of its group, from {where}), and it "
+                "has not finished for {seconds:.0f} s: the communication between the ranks hangs, not one of the "
+                "ranks."
             ).format(operator=still.call.operator, index=still.call.index + 1, where=where, seconds=still.seconds)
         else:
             cause = translated(
@@ -52,7 +53,7 @@ class StepStandsStill(Hazard):
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING if run.exit_status in (None, 0) else Severity.ERROR,
             cure=_TRANSPORT if still.call is not None else (known.cure if known and known.cure else look,),
-            spans=places((at, translated("the ranks stand here"))),
+            spans=places((at, translated("the ranks are stuck here"))),
             ranks=ranks,
             confirm=translated("py-spy dump of every rank shows the same lines minutes later"),
         )

@@ -28,7 +28,8 @@ _EXHAUSTED = Pattern(r"Detected at least one rank that exhausted inputs")
 _CURE = (
     translated(
         "Give every rank the same number of batches: drop_last=True, split_dataset_by_node with equal shards, or "
-        "repeat the shorter ranks' data; stop all at the smallest count (all_reduce of the length with MIN)"
+        "repeat the shorter ranks' data; or stop all ranks at the smallest count (all_reduce of the length with "
+        "MIN)"
     ),
     translated(
         "Plain DDP: wrap the loop in `with Join([model]):`; Accelerate: join_uneven_inputs, or "
@@ -49,9 +50,10 @@ _EVENED = (
 )
 
 
-_MAY_DIFFER = translated("The ranks may have different numbers of batches, and wait for one that has run out")
+_MAY_DIFFER = translated("The ranks may have different numbers of batches and then wait for one that has run out")
 _REHEARSED = translated(
-    "They have not read or stepped equally often: a rank without a batch takes no part in what the others wait for."
+    "They have not read or stepped equally often: a rank without a batch does not join the collective that the "
+    "others wait for."
 )
 
 
@@ -81,8 +83,8 @@ class UnevenDataPerRankHang(Hazard):
         fewest, most = min(left, key=lambda rank: left[rank] or 0), max(left, key=lambda rank: left[rank] or 0)
         yield self.finding(
             translated(
-                "If the rehearsal ended the data, rank {fewest} had {few} batches left and rank {most} {many}: "
-                "nothing was seen that makes them stop together."
+                "When the rehearsal cut the data short, rank {fewest} had {few} batches left and rank {most} had "
+                "{many}: nothing was seen that makes them stop together."
             ).format(fewest=fewest, few=left[fewest], most=most, many=left[most]),
             certainty=Certainty.LIKELY,
             cure=_CURE,
@@ -105,8 +107,8 @@ class UnevenDataPerRankHang(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "{owner} gives each rank its part of the data, which need not be equally long, and DDP's loop runs "
-                    "until a rank's part ends: the others then wait for its gradients."
+                    "{owner} gives each rank its part of the data, and the parts may differ in length; DDP's "
+                    "loop runs until a rank's part ends: the others then wait for its gradients."
                 ).format(owner=owner.name),
                 title=_MAY_DIFFER,
                 certainty=Certainty.POSSIBLE,
@@ -135,10 +137,10 @@ class UnevenDataPerRankHang(Hazard):
         yield self.log_finding(
             stall.evidence,
             translated(
-                "The ranks hang where data runs out unevenly: {where}. A rank without a batch takes no part in "
-                "the gradients' all-reduce, and the others wait for it."
+                "The ranks hang where data runs out unevenly: {where}. A rank without a batch does not join the "
+                "gradient all-reduce, and the others wait for it."
             ).format(
-                where=translated("an iterable dataset, whose length nobody makes even")
+                where=translated("an iterable dataset, whose length is not evened out")
                 if iterable
                 else translated("near the end of the progress bar, or in different collectives")
             ),

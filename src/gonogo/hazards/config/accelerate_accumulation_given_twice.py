@@ -16,8 +16,8 @@ class AccelerateAccumulationGivenTwice(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "The Accelerator is created with gradient_accumulation_steps={asked}, and DeepSpeed is configured "
-                    "with {used}: {used} is used."
+                    "The Accelerator is created with gradient_accumulation_steps={asked}, but DeepSpeed is "
+                    "configured with {used}: {used} is used."
                 ).format(asked=asked.value, used=used.value),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
@@ -27,7 +27,7 @@ class AccelerateAccumulationGivenTwice(Hazard):
                     else translated("Write gradient_accumulation_steps: {asked} in accelerate's YAML").format(
                         asked=asked.value
                     ),
-                    translated("Or make the Accelerator with {used}, if that is meant").format(used=used.value),
+                    translated("Or create the Accelerator with {used}, if that is intended").format(used=used.value),
                 ),
                 spans=(used.span(), asked.span(translated("the script's number"))),
             )

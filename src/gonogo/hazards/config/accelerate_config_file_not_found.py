@@ -5,7 +5,7 @@ from gonogo.evidence.paths import is_folder, may_exist
 from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Pattern, Run, translated
 
 _REFUSED = Pattern(r"The passed configuration file .{1,300} does not exist")
-_CURE = (translated("Give the path of an existing file, absolute or from the folder that the command runs in"),)
+_CURE = (translated("Give the path of an existing file, absolute or relative to the folder that the command runs in"),)
 _CONFIRM = translated("ls PATH fails in the launch's directory")
 
 

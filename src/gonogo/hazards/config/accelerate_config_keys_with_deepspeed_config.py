@@ -41,15 +41,15 @@ class AccelerateConfigKeysWithDeepspeedConfig(Hazard):
         in_json = _said_by_json(wrong, run.config)
         yield self.finding(
             translated(
-                "{file} is given as DeepSpeed config, and accelerate's YAML sets {names} as well: accelerate stops "
-                "with a ValueError, whatever the values."
+                "{file} is given as the DeepSpeed config, and accelerate's YAML sets {names} as well: accelerate "
+                "stops with a ValueError, whatever the values."
             ).format(file=json_file.value, names=names),
             certainty=Certainty.LIKELY if only_precision and run.launch is None else Certainty.CERTAIN,
             cure=(
                 (
                     translated("Remove {names} from the YAML: {file} already sets it")
                     if in_json
-                    else translated("Remove {names} from the YAML, and say it in {file}")
+                    else translated("Remove {names} from the YAML, and set it in {file}")
                 ).format(names=names, file=json_file.value),
                 translated("Or give no DeepSpeed JSON, and keep the YAML"),
             ),

@@ -18,10 +18,10 @@ class AccelerateLaunchModesExclude(Hazard):
         if len(modes) > 1:
             places = [options.place_of(name) for name in modes]
             yield self.finding(
-                translated("accelerate launch gets {modes}, and takes only one of them.").format(
+                translated("accelerate launch is given {modes}, but takes only one of them.").format(
                     modes=", ".join(f"--{name}" for name in modes)
                 ),
-                cure=translated("Keep the one that is meant (--use_deepspeed for ZeRO)"),
+                cure=translated("Keep the intended one (--use_deepspeed for ZeRO)"),
                 spans=tuple(place.span() for place in places if place is not None),
                 fixes=fix_of(translated("Remove --multi_gpu"), lambda: options.removing("multi_gpu"), safe=False)
                 if modes == ["multi_gpu", "use_deepspeed"] and options.can_edit("multi_gpu")

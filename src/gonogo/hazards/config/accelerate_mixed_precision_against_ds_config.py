@@ -19,7 +19,7 @@ class AccelerateMixedPrecisionAgainstDsConfig(Hazard):
             translated("accelerate is told {wanted}, and the DeepSpeed config has {other} enabled.").format(
                 wanted=wanted, other=other
             ),
-            cure=translated('Set {other}.enabled to "auto" in the config, or tell accelerate {other}').format(
+            cure=translated('Set {other}.enabled to "auto" in the config, or set accelerate to {other}').format(
                 other=other
             ),
             spans=(enabled.span(), asked.span(translated("requested here"))),

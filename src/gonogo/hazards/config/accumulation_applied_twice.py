@@ -23,8 +23,8 @@ class AccumulationAppliedTwice(Hazard):
             if call.method == "step" and (test := _modulo(script, call)) is not None:
                 yield self.finding(
                     translated(
-                        "engine.step() is called only where `{test}`, and the engine itself updates at each {count}th "
-                        "call."
+                        "engine.step() is called only where `{test}` holds, and the engine itself updates only "
+                        "once every {count} calls."
                     ).format(test=ast.unparse(test)[:80], count=count),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY,

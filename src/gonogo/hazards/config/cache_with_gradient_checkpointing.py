@@ -22,9 +22,8 @@ class CacheWithGradientCheckpointing(Hazard):
                 yield self.log_finding(
                     after,
                     translated(
-                        "A tensor of {saved} was {again} when its layer ran again: the key-value cache had grown a "
-                        "second "
-                        "time."
+                        "A tensor of {saved} was {again} when its layer was recomputed: the key-value cache had "
+                        "grown a second time."
                     ).format(saved=f"[{before.group(1)}]", again=f"[{again.group(1)}]"),
                     cure=translated(
                         "model.config.use_cache = False for the training (for a vision-language model in its "

@@ -17,7 +17,7 @@ class CheckpointingKwargsWithoutCheckpointing(Hazard):
             return
         yield self.finding(
             translated(
-                "gradient_checkpointing_kwargs is given, and gradient_checkpointing is {state}: nothing is "
+                "gradient_checkpointing_kwargs is given, but gradient_checkpointing is {state}: nothing is "
                 "checkpointed."
             ).format(state=translated("not given (false by default)") if on.absent else translated("false")),
             severity=Severity.WARNING,

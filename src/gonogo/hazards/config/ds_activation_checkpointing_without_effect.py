@@ -14,8 +14,8 @@ class DsActivationCheckpointingWithoutEffect(Hazard):
         checkpointing = run.arguments.get("gradient_checkpointing").truth
         yield self.finding(
             translated(
-                "activation_checkpointing asks for {asked}, which transformers' models do not use: the section has no "
-                "effect."
+                "activation_checkpointing requests {asked}, which transformers' models do not use: the section "
+                "has no effect."
             ).format(asked=", ".join(asked)),
             severity=Severity.NOTE,
             cure=(

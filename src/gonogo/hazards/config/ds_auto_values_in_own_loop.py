@@ -23,8 +23,8 @@ class DsAutoValuesInOwnLoop(Hazard):
         call = next(call for script in run.scripts for call in script.calls("deepspeed.initialize"))
         yield self.finding(
             translated(
-                '{names}: "auto" reaches DeepSpeed as is, since the program calls deepspeed.initialize '
-                "itself and uses neither the Trainer nor accelerate."
+                '{names}: "auto" reaches DeepSpeed as is, because the program calls deepspeed.initialize itself '
+                "and uses neither the Trainer nor accelerate."
             ).format(names=names),
             severity=Severity.ERROR if fatal else Severity.WARNING,
             certainty=Certainty.POSSIBLE if filled else Certainty.CERTAIN if fatal else Certainty.LIKELY,

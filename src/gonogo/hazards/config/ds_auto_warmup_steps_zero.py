@@ -20,12 +20,12 @@ class DsAutoWarmupStepsZero(Hazard):
         transformers = run.environment.field("transformers")
         yield self.finding(
             translated(
-                'warmup_num_steps is "auto", transformers {transformers} fills in 0 where no warm-up is requested, '
-                "and DeepSpeed {deepspeed} refuses that (any since 0.19.6)."
+                'warmup_num_steps is "auto", transformers {transformers} fills in 0 where no warm-up is '
+                "requested, and DeepSpeed {deepspeed} refuses that (like any since 0.19.6)."
             ).format(transformers=transformers.get("<5.20"), deepspeed=deepspeed.get(">=0.19.6")),
             certainty=Certainty.LIKELY,
             cure=(
-                translated("Give --warmup_steps, or write 1 or more"),
+                translated("Pass --warmup_steps, or write 1 or more"),
                 translated('Or remove the "scheduler" block, or upgrade transformers'),
             ),
             spans=(steps.span(), deepspeed.span(translated("refuses 0")), transformers.span()),

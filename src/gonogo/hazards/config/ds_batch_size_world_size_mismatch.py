@@ -67,7 +67,7 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
                 cure.insert(
                     0,
                     translated(
-                        "DeepSpeed sees {seen} process(es) of {world}: initialise torch.distributed first (build "
+                        "DeepSpeed sees {seen} process(es) of {world}: initialize torch.distributed first (build "
                         "TrainingArguments before from_pretrained) and start with deepspeed or torchrun"
                     ).format(seen=seen, world=record.world_size),
                 )
@@ -99,8 +99,8 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
         numbers = _NUMBERS.search(message)
         if numbers is None and "has to be greater" in message:
             cause = translated(
-                "train_batch_size is smaller than the number of processes times the other number: DeepSpeed divides it "
-                "and is left with 0. It says: {message}"
+                "train_batch_size is smaller than the number of processes times the other batch setting: "
+                "DeepSpeed's division gives 0. It says: {message}"
             ).format(message=shorten(message))
         else:
             cause = translated(
@@ -120,8 +120,8 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
             cure.insert(
                 0,
                 translated(
-                    "If more than one GPU is meant: DeepSpeed sees one process. Start with deepspeed, torchrun or "
-                    "accelerate launch, and build TrainingArguments before from_pretrained"
+                    "If you want more than one GPU: DeepSpeed sees only one process. Start with deepspeed, "
+                    "torchrun or accelerate launch, and build TrainingArguments before from_pretrained"
                 ),
             )
         yield self.log_finding(evidence, cause, cure=tuple(cure))
@@ -160,8 +160,8 @@ class DsBatchSizeWorldSizeMismatch(Hazard):
 
 
 _SHARED_CURE = translated(
-    "The processes share samples (sequence or tensor parallelism): DeepSpeed counts processes ÷ that size. Compute "
-    "train_batch_size so, or leave it out"
+    "The processes share samples (sequence or tensor parallelism): DeepSpeed counts processes ÷ that size. "
+    "Compute train_batch_size that way, or leave it out"
 )
 
 
@@ -249,7 +249,7 @@ def _cure(broken: _Broken, config: DeepSpeedConfig) -> Text:
     if broken.world and micro is None:  # left out as well, DeepSpeed would have nothing to compute it from
         step = broken.world * (accumulation.value if accumulation is not None else 1)
         return translated(
-            "Write a multiple of {step}, such as {next}, or train_micro_batch_size_per_gpu in its place"
+            "Write a multiple of {step}, such as {next}, or set train_micro_batch_size_per_gpu instead"
         ).format(step=step, next=-(-broken.train.value // step) * step)
     return translated(
         'Leave train_batch_size out ("auto" under the Trainer): DeepSpeed computes it from the micro-batch, the '

@@ -23,7 +23,7 @@ class DsBf16WithLossScaleKeys(Hazard):
         left = {key: value for key, value in section.value.items() if key not in _LOSS_SCALE}
         yield self.finding(
             translated(
-                "The bf16 section holds {keys}, which belong to fp16: DeepSpeed from 0.17.2 on refuses them{version}."
+                "The bf16 section contains {keys}, which belong to fp16: DeepSpeed since 0.17.2 refuses them{version}."
             ).format(
                 keys=", ".join(extra),
                 version=translated(", and the run has {version}").format(version=version_words(run)) if refused else "",
@@ -32,5 +32,5 @@ class DsBf16WithLossScaleKeys(Hazard):
             cure=translated('Leave only "enabled" in bf16'),
             spans=tuple(span_in(config, "bf16", key) for key in extra),
             confirm=() if refused else (translated("Which DeepSpeed the run has"),),
-            fixes=fix_of(translated("remove what bf16 has no use for"), lambda: config.replacing("bf16", value=left)),
+            fixes=fix_of(translated("remove what bf16 does not use"), lambda: config.replacing("bf16", value=left)),
         )

@@ -66,8 +66,8 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
                     continue
                 yield self.finding(
                     translated(
-                        "accelerator.prepare gets {kind} `{argument}` of the code, and the DeepSpeed config has a "
-                        'block "{name}" too: accelerate takes only one of them.'
+                        "accelerator.prepare gets {kind} `{argument}` from the code, and the DeepSpeed config "
+                        'also has a "{name}" block: accelerate takes only one of them.'
                     ).format(kind=script.kind_of(argument) or name, argument=ast.unparse(argument)[:60], name=name),
                     cure=translated(
                         'Remove "{name}" from the DeepSpeed config, or use accelerate.utils.{dummy} in the code'
@@ -93,8 +93,8 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         if refused:
             yield self.finding(
                 translated(
-                    "The Trainer is given optimizers= and runs under DeepSpeed: transformers {version} (any before "
-                    "4.46) refuses that."
+                    "The Trainer is given optimizers= and runs under DeepSpeed: transformers {version} (like any "
+                    "before 4.46) refuses that."
                 ).format(version=version.get("<4.46")),
                 cure=translated(
                     "Name the optimizer in the DeepSpeed JSON, or override create_optimizer, or upgrade to "
@@ -105,12 +105,12 @@ class DsConfigAndCodeOptimizerConflict(Hazard):
         elif run.config is not None and (block := run.config.key_place("optimizer")) is not None:
             yield self.finding(
                 translated(
-                    'The Trainer is given optimizers=, and the DeepSpeed config has a block "optimizer": the '
-                    "config's is used, and the one that is passed is dropped silently."
+                    'The Trainer is given optimizers=, but the DeepSpeed config has an "optimizer" block: the '
+                    "config's is used, and the one passed in is silently dropped."
                 ),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
-                cure=translated('Remove the block "optimizer" from the DeepSpeed JSON, or the argument optimizers='),
+                cure=translated('Remove the "optimizer" block from the DeepSpeed JSON, or the optimizers= argument'),
                 spans=(block.span(), *spans),
             )
 
@@ -120,8 +120,8 @@ _CAUSE = translated(
     "one of them."
 )
 _CAUSE_PASSED = translated(
-    "The code passes the Trainer an optimizer object of its own, which it does not take where DeepSpeed (or FSDP) "
-    "shards the optimizer."
+    "The code passes its own optimizer object to the Trainer, which does not accept one where DeepSpeed (or "
+    "FSDP) shards the optimizer."
 )
 _CURE = (
     translated(

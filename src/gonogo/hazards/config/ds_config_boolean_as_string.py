@@ -8,7 +8,7 @@ _TOP_LEVEL = (
     *("wall_clock_breakdown", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "prescale_gradients"),
     *("memory_breakdown", "dump_state", "disable_allgather"),
 )
-_REFUSED = translated("the run stops at the start, since it is not the boolean")
+_REFUSED = translated("the run stops at the start, because it is not a boolean")
 _TAKEN_FOR_TRUE = translated("a string counts as true, so it switches on what it should switch off")
 _ONLY_BY_CHANCE = translated("it counts as true only because every string does")
 
@@ -40,6 +40,6 @@ class DsConfigBooleanAsString(Hazard):
                 cure=translated("Write {word} without quotes").format(word=word),
                 spans=span_in(config, *keys),
                 fixes=fix_of(
-                    translated("take the quotes off"), partial(config.replacing, *keys, value=value), safe=not wrong
+                    translated("remove the quotes"), partial(config.replacing, *keys, value=value), safe=not wrong
                 ),
             )

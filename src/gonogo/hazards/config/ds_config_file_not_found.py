@@ -50,16 +50,15 @@ class DsConfigFileNotFound(Hazard):
         sure = typed or launch.cwd_known
         yield self.finding(
             translated(
-                "{written} is not a file (looked for as {path}). transformers and DeepSpeed "
-                "then take the name for base64 "
-                "text and fail while decoding it."
+                "{written} is not a file (looked for as {path}). transformers and DeepSpeed then take the name "
+                "for base64 text and fail to decode it."
             ).format(written=written, path=path),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY if alike else Certainty.POSSIBLE,
             cure=(
                 translated("Write {new}, which is there").format(new=new)
                 if alike
                 else translated(
-                    "Give the path of an existing file, absolute or from the folder that the command runs in"
+                    "Give the path of an existing file, absolute or relative to the folder that the command runs in"
                 )
             ),
             spans=field.span(),

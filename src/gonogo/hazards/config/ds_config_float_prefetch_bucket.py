@@ -27,7 +27,7 @@ _SIZES = (
     *(_KEY, "stage3_param_persistence_threshold", "stage3_max_live_parameters", "stage3_max_reuse_distance"),
     *("reduce_bucket_size", "allgather_bucket_size", "sub_group_size"),
 )
-_SINCE = translated("DeepSpeed 0.15 and later take no fraction here")
+_SINCE = translated("DeepSpeed 0.15 and later accept only an integer here")
 
 
 class DsConfigFloatPrefetchBucket(Hazard):
@@ -79,10 +79,10 @@ class DsConfigFloatPrefetchBucket(Hazard):
                     ).format(name=name, code=ast.unparse(value)[:80]),
                     certainty=Certainty.LIKELY,
                     severity=Severity.ERROR if checked else Severity.WARNING,
-                    cure=translated("Wrap it into int(...)"),
+                    cure=translated("Wrap it in int(...)"),
                     spans=(script.place(value).span(), run.environment.field("deepspeed").span(_SINCE)),
                     fixes=fix_of(
-                        translated("Wrap it into int(...)"),
+                        translated("Wrap it in int(...)"),
                         partial(script.replacing, value, f"int({script.place(value).text})"),
                     ),
                     confirm=translated("DeepSpeed is 0.15 or later, and the hidden size is not a multiple of 10"),
@@ -116,7 +116,7 @@ class DsConfigFloatPrefetchBucket(Hazard):
             ).format(value=Text(f", and was given {value}", f"，却得到 {value}") if value else ""),
             cure=(
                 translated(
-                    'Write "stage3_prefetch_bucket_size": {value} in the DeepSpeed JSON that the run really uses'
+                    'Write "stage3_prefetch_bucket_size": {value} in the DeepSpeed JSON that the run actually uses'
                 ).format(value=int(float(value)) if value else 15000000),
                 translated('Or upgrade transformers, or pip install "deepspeed<0.15"'),
             ),

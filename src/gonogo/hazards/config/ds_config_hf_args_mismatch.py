@@ -24,7 +24,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_CONFIRM = translated("The script takes transformers' TrainingArguments with its own defaults")
+_CONFIRM = translated("The script uses transformers' TrainingArguments and its defaults")
 _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 
@@ -94,7 +94,7 @@ class DsConfigHfArgsMismatch(Hazard):
 
 _ARGUMENTS = translated("TrainingArguments")
 _ACCELERATE = translated("accelerate")
-_CONFIRM = translated("The script takes transformers' TrainingArguments with its own defaults")
+_CONFIRM = translated("The script uses transformers' TrainingArguments and its defaults")
 _YAML_TITLE = translated("accelerate's YAML and TrainingArguments disagree")
 
 
@@ -129,8 +129,8 @@ def _cure(differing: list[Mismatch], other: Text = _ARGUMENTS) -> tuple[Text, ..
     return (
         first,
         translated(
-            "If the calculated train_batch_size is too small, fewer processes run than meant: start with deepspeed, "
-            "torchrun or accelerate launch"
+            "If the calculated train_batch_size is too small, fewer processes run than intended: start with "
+            "deepspeed, torchrun or accelerate launch"
         ),
     )
 
@@ -141,11 +141,11 @@ _YAML_KEYS = {("gradient_accumulation_steps",), ("gradient_clipping",)}
 
 def _cure_in_yaml(pair: Correspondence) -> Text:
     if pair.keys in _YAML_KEYS:
-        return translated("Write {key}: {value} in accelerate's YAML, as the arguments have it").format(
+        return translated("Write {key}: {value} in accelerate's YAML, to match the arguments").format(
             key=pair.keys[0], value=as_json(pair.expected.value)
         )
     return translated(
-        "Give --{kind} to the program, which the YAML's mixed_precision asks for, or write mixed_precision: 'no'"
+        "Pass --{kind} to the program, to match the YAML's mixed_precision, or write mixed_precision: 'no'"
     ).format(kind=pair.keys[0])
 
 

@@ -54,7 +54,7 @@ class DsConfigKeyAtWrongLevel(Hazard):
         at = translated("in {section}").format(section=dotted(keys[:-1])) if keys[:-1] else _TOP
         belongs = translated("in {section}").format(section=dotted(right[:-1])) if right[:-1] else _TOP
         return self.finding(
-            translated('"{key}" stands {at} and belongs {belongs}: {consequence}.').format(
+            translated('"{key}" is {at} but belongs {belongs}: {consequence}.').format(
                 key=keys[-1], at=at, belongs=belongs, consequence=_IGNORED if closed is False else _REFUSED
             ),
             certainty=Certainty.POSSIBLE if closed is None else Certainty.CERTAIN,

@@ -38,9 +38,9 @@ class DsConfigKeyNotInVersion(Hazard):
     ) -> Finding:
         newer = bool(info.since) and newer_than(run, f">={info.since}") is not True
         seen = (
-            translated("it is first seen in {release}").format(release=info.since)
+            translated("it first appears in {release}").format(release=info.since)
             if newer
-            else translated("it is last seen in {release}").format(release=info.until)
+            else translated("it last appears in {release}").format(release=info.until)
         )
         want = f"deepspeed>={info.since}" if newer else f"deepspeed<={info.until}"
         instead = info.replacement

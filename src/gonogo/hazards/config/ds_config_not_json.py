@@ -3,7 +3,7 @@ from gonogo.hazards.facts.deepspeed_settings import read_by_json
 from gonogo.hazards.rule import Certainty, DeepSpeedConfig, Edit, Findings, Fix, Hazard, Run, translated
 
 _FILLED_IN = translated("Check whether another program fills the placeholder in before the run")
-_HJSON = translated("Check whether DeepSpeed's Hjson reads it as it is meant")
+_HJSON = translated("Check whether DeepSpeed's Hjson reads it as intended")
 _SHOWN = 8
 _HJSON_MAY_READ = ("missing-comma", "python-literal", "unquoted", "control-character")
 

@@ -16,10 +16,10 @@ _SINCE_0_19_7 = (
 )
 _NOTHING = ""
 _INSTEAD = {
-    "amp": translated(", and take bf16, fp16 or torch_autocast"),
+    "amp": translated(", and use bf16, fp16 or torch_autocast"),
     "elasticity": translated(", and give the batch sizes directly"),
     "curriculum_learning": translated(", and write data_efficiency.data_sampling.curriculum_learning"),
-    "mics_shard_size": translated(", and take zero_hpz_partition_size"),
+    "mics_shard_size": translated(", and use zero_hpz_partition_size"),
 }
 
 
@@ -36,7 +36,7 @@ class DsConfigRemovedFeature(Hazard):
             off = field.value is False or (isinstance(field.value, Mapping) and not field.value.get("enabled", True))
             yield self.finding(
                 translated(
-                    '{version} stops at "{key}": the feature was removed, and its key is refused whatever it says.'
+                    '{version} stops at "{key}": the feature was removed, and its key is refused whatever its value.'
                 ).format(version=version_words(run), key=dotted(keys)),
                 cure=(
                     translated("Remove the key{instead}").format(instead=_INSTEAD.get(keys[-1], _NOTHING)),

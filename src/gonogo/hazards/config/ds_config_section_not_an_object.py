@@ -34,7 +34,7 @@ class DsConfigSectionNotAnObject(Hazard):
             whole = _whole(short, field.value)
             yield self.finding(
                 translated(
-                    '"{key}" is {value}, and DeepSpeed reads an object there: the run stops at the start.'
+                    '"{key}" is {value}, but DeepSpeed expects an object there: the run stops at the start.'
                 ).format(key=dotted(keys), value=as_json(field.value)),
                 cure=translated('Write "{key}": {whole}').format(
                     key=keys[-1], whole=as_json(whole) if whole else _outline(field.value)

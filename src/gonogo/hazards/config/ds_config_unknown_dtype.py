@@ -25,7 +25,7 @@ class DsConfigUnknownDtype(Hazard):
                 continue
             short = _SAME.get(written.removeprefix("torch."))
             yield self.finding(
-                translated('"{key}" is {value}; DeepSpeed knows {known} there, and stops.').format(
+                translated('"{key}" is {value}; DeepSpeed accepts only {known} there, and stops.').format(
                     key=dotted(keys), value=as_json(field.value), known=", ".join(_SHORT)
                 ),
                 cure=(

@@ -34,10 +34,10 @@ class DsConfigUnknownKey(Hazard):
         elif meant is None:
             fixes = fix_of(translated("remove the key"), lambda: config.removing(*keys))
         if closed is False:
-            cause = translated('DeepSpeed knows no key "{key}"{where}: the setting has no effect.')
+            cause = translated('DeepSpeed has no key "{key}"{where}: the setting has no effect.')
         else:
             cause = translated(
-                'DeepSpeed knows no key "{key}"{where}, and refuses extra keys there: the run stops at the start.'
+                'DeepSpeed has no key "{key}"{where}, and refuses extra keys there: the run stops at the start.'
             )
         where = translated(" in {section}").format(section=section) if section else ""
         return self.finding(

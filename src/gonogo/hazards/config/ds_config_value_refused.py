@@ -47,7 +47,7 @@ class DsConfigValueRefused(Hazard):
                 continue
             sure = closed and (not fraction or newer_than(run, ">=0.15"))
             yield self.finding(
-                translated('"{key}" is {value}, and DeepSpeed takes {wanted}: the run stops at the start.').format(
+                translated('"{key}" is {value}, but DeepSpeed takes {wanted}: the run stops at the start.').format(
                     key=dotted(keys), value=as_json(field.value), wanted=wanted
                 ),
                 certainty=Certainty.CERTAIN if sure else Certainty.POSSIBLE if closed is None else Certainty.LIKELY,

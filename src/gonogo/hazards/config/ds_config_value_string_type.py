@@ -126,7 +126,7 @@ def _place(error: LoggedError) -> str:
 
 def _cause(alike: list[Mismatch]) -> Text:
     return translated(
-        "Both sides read the same and are not equal: in the DeepSpeed JSON the value is a string: {listed}."
+        "Both sides look the same but are not equal: in the DeepSpeed JSON the value is a string: {listed}."
     ).format(listed=", ".join(f'{line.ds_key} = "{line.ds_value}"' for line in alike))
 
 

@@ -31,7 +31,7 @@ class DsEvalModelNeedsNoOptimizer(Hazard):
                 named = uses_name(model, *_EVALUATED)
                 yield self.finding(
                     translated(
-                        "`{model}` is given to DeepSpeed alone, without an optimizer, and ZeRO-{stage} requires one."
+                        "`{model}` is given to DeepSpeed alone, without an optimizer, but ZeRO-{stage} requires one."
                     ).format(model=ast.unparse(model)[:60], stage=stage),
                     certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
                     cure=_CURE if named else _CURE[::-1],

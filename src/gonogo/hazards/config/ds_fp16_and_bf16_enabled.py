@@ -14,7 +14,7 @@ class DsFp16AndBf16Enabled(Hazard):
         yield self.finding(
             translated("The DeepSpeed config enables fp16 and bf16; DeepSpeed asserts that only one of them is on."),
             cure=(
-                translated("Set {other}.enabled to false: the arguments ask for {asked}").format(
+                translated("Set {other}.enabled to false: the arguments request {asked}").format(
                     other=other, asked=_OTHER[other]
                 ),
             )
@@ -22,7 +22,7 @@ class DsFp16AndBf16Enabled(Hazard):
             else (_CURE, translated('Under the Trainer: "enabled": "auto" in both')),
             spans=(fp16.span(), bf16.span()),
             fixes=fix_of(
-                translated("Switch {other} off: the arguments ask for the other").format(other=other),
+                translated("Switch {other} off: the arguments request the other one").format(other=other),
                 lambda: config.replacing(other or "", "enabled", value=False),
             )
             if other
@@ -39,7 +39,7 @@ class DsFp16AndBf16Enabled(Hazard):
                 continue
             sources = {run.arguments.source_of(name) for name in (first, second)}
             yield self.finding(
-                translated("TrainingArguments get {first} and {second}, and take only one of them.").format(
+                translated("TrainingArguments gets {first} and {second}, but takes only one of them.").format(
                     first=first, second=second
                 ),
                 certainty=Certainty.CERTAIN if len(sources) == 1 else Certainty.LIKELY,

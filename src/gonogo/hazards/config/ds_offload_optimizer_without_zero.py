@@ -14,8 +14,8 @@ class DsOffloadOptimizerWithoutZero(Hazard):
         key = "offload_optimizer" if config.raw(ZERO, "offload_optimizer").known else "cpu_offload"
         yield self.finding(
             translated(
-                "{key} asks for {device} and ZeRO's stage is 0: DeepSpeed builds its CPU optimizer over parameters "
-                "that stay on the GPU, and the first step stops."
+                "{key} requests {device}, but the ZeRO stage is 0: DeepSpeed builds its CPU optimizer over "
+                "parameters that stay on the GPU, and the first step fails."
             ).format(key=key, device=as_json(device.value)),
             certainty=Certainty.CERTAIN if has_stage_optimizer(config) else Certainty.LIKELY,
             cure=(

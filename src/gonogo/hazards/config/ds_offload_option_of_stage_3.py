@@ -15,9 +15,8 @@ class DsOffloadOptionOfStage3(Hazard):
                 config,
                 "ratio",
                 translated(
-                    'offload_optimizer\'s "ratio" is {value} at stage {stage}: DeepSpeed offloads a part only at '
-                    "stage 3, "
-                    "and refuses the config."
+                    'offload_optimizer\'s "ratio" is {value} at stage {stage}: DeepSpeed supports partial '
+                    "offload only at stage 3, and refuses the config."
                 ).format(value=as_json(ratio.value), stage=stage),
                 Severity.ERROR,
             )
@@ -26,9 +25,8 @@ class DsOffloadOptionOfStage3(Hazard):
                 config,
                 "super_offload",
                 translated(
-                    '"super_offload" is on at stage {stage}, and has an effect only at stage 3: the plain CPU '
-                    "optimizer "
-                    "runs."
+                    '"super_offload" is on at stage {stage}, but has an effect only at stage 3: the plain CPU '
+                    "optimizer runs."
                 ).format(stage=stage),
                 Severity.WARNING,
             )

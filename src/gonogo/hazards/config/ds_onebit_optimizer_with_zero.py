@@ -23,7 +23,7 @@ class DsOnebitOptimizerWithZero(Hazard):
         )
         yield self.finding(
             cause,
-            cure=translated('Use "AdamW"; parameters such as freeze_step and cuda_aware go with {name}').format(
+            cure=translated('Use "AdamW"; drop parameters such as freeze_step and cuda_aware along with {name}').format(
                 name=name
             ),
             spans=(span_in(config, "optimizer", "type"), span_in(config, ZERO, "stage")),

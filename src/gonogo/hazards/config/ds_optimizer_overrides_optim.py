@@ -37,8 +37,8 @@ class DsOptimizerOverridesOptim(Hazard):
                 return
             yield self.finding(
                 translated(
-                    'optim is "{wanted}", and the DeepSpeed config has an optimizer {kind}: that one is used, and '
-                    "{wanted} has no effect."
+                    'optim is "{wanted}", but the DeepSpeed config has the optimizer {kind}: that one is used, '
+                    "and {wanted} has no effect."
                 ).format(wanted=wanted, kind=kind.get("?")),
                 severity=Severity.WARNING,
                 certainty=Certainty.LIKELY,
@@ -54,11 +54,11 @@ class DsOptimizerOverridesOptim(Hazard):
         yield self.finding(
             translated(
                 'optim is "{wanted}", and offload_optimizer is {device}: accelerate replaces the Trainer\'s '
-                "optimizer by DeepSpeedCPUAdam."
+                "optimizer with DeepSpeedCPUAdam."
             ).format(wanted=wanted, device=offload.value),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,
-            cure=translated("Drop --optim and count on AdamW in host memory, or remove offload_optimizer"),
+            cure=translated("Drop --optim and accept AdamW in host memory, or remove offload_optimizer"),
             spans=(offload.span(), asked.span(_ASKED)),
         )
 
@@ -66,7 +66,8 @@ class DsOptimizerOverridesOptim(Hazard):
         block = config.key_place("optimizer")
         return self.finding(
             translated(
-                "Adafactor is requested, and the DeepSpeed config has an optimizer block: transformers refuses both."
+                "Adafactor is requested, and the DeepSpeed config has an optimizer block: transformers refuses "
+                "the combination."
             ),
             certainty=Certainty.LIKELY,
             cure=_CURE.format(option=option),

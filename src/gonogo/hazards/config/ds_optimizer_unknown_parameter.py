@@ -24,10 +24,10 @@ _TAKEN = {
 _MEANT = {"learning_rate": "lr", "adam_epsilon": "eps", "epsilon": "eps", "decay": "weight_decay", "wd": "weight_decay"}
 
 _CLIP = translated('Write "gradient_clipping": {value} at the top level instead')
-_CLIPPED = translated('Remove it: "gradient_clipping": {value} limits the norm already')
+_CLIPPED = translated('Remove it: "gradient_clipping": {value} already limits the norm')
 
 _CLIP = translated('Write "gradient_clipping": {value} at the top level instead')
-_CLIPPED = translated('Remove it: "gradient_clipping": {value} limits the norm already')
+_CLIPPED = translated('Remove it: "gradient_clipping": {value} already limits the norm')
 
 
 def _sureness(run: Run) -> Certainty:

@@ -24,8 +24,8 @@ class DsSchedulerOverridesLrSchedulerType(Hazard):
         needs_one = not config.raw("optimizer").absent and run.environment.within("transformers", ">=4.33") is not True
         yield self.finding(
             translated(
-                'lr_scheduler_type is "{wanted}", and the DeepSpeed config has a scheduler {kind}: that one is used '
-                "(as {same}), and {wanted} has no effect."
+                'lr_scheduler_type is "{wanted}", but the DeepSpeed config has the scheduler {kind}: that one is '
+                "used (as {same}), and {wanted} has no effect."
             ).format(wanted=wanted, kind=kind.value, same=same[0]),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,

@@ -53,7 +53,7 @@ class DsSchedulerParameters(Hazard):
                     translated("{name} takes no parameter {key}: TypeError when it is built.").format(
                         name=name, key=key
                     ),
-                    cure=translated("Remove it, or take a scheduler that has it{which}").format(which=_which(key)),
+                    cure=translated("Remove it, or use a scheduler that has it{which}").format(which=_which(key)),
                     spans=span_in(config, "scheduler", "params", key),
                     fixes=fix_of(
                         translated("remove it"), partial(config.removing, "scheduler", "params", key), safe=False
@@ -64,7 +64,7 @@ class DsSchedulerParameters(Hazard):
         counted = isinstance(steps, (int, float)) and not isinstance(steps, bool)
         if counted and (steps <= 0 or isinstance(steps, float)) and newer_than(run, ">=0.19.3"):
             yield self.finding(
-                translated("warmup_num_steps is {value}; {version} takes integers above 0 only.").format(
+                translated("warmup_num_steps is {value}; {version} accepts only integers above 0.").format(
                     value=steps, version=version_words(run)
                 ),
                 cure=translated("Write 1 for next to no warm-up")

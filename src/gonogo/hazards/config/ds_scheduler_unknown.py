@@ -31,12 +31,12 @@ class DsSchedulerUnknown(Hazard):
             return
         near = None if late else _MEANT.get(name.lower()) or nearest(name, _DEEPSPEEDS)
         yield self.finding(
-            translated("{version} has no scheduler {name} yet: it came with 0.12.4.").format(
+            translated("{version} has no scheduler {name} yet: it was added in 0.12.4.").format(
                 version=version_words(run), name=name
             )
             if late
             else translated(
-                '"{name}" is no scheduler of DeepSpeed\'s and no class of torch.optim.lr_scheduler.'
+                '"{name}" is neither a DeepSpeed scheduler nor a class in torch.optim.lr_scheduler.'
             ).format(name=name),
             cure=(
                 translated('Install "deepspeed>=0.12.4"')

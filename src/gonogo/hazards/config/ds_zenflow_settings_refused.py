@@ -13,7 +13,7 @@ class DsZenflowSettingsRefused(Hazard):
         device = config.offload("optimizer")
         if config.zero_stage in (1, 2) and device.known and device.value == "none":
             yield self._found(
-                translated("ZenFlow is on and the optimizer is not offloaded."),
+                translated("ZenFlow is on, but the optimizer is not offloaded."),
                 translated('Write "offload_optimizer": {"device": "cpu"}'),
                 key_spot(config, ZERO, "zenflow"),
                 span_in(config, ZERO, "offload_optimizer"),
@@ -22,7 +22,7 @@ class DsZenflowSettingsRefused(Hazard):
         interval, update = section.value.get("select_interval", "auto"), section.value.get("update_interval", "auto")
         if strategy in ("step", "epoch") and isinstance(interval, str):
             yield self._found(
-                translated('select_strategy is "{strategy}" and select_interval is not a number.').format(
+                translated('select_strategy is "{strategy}", but select_interval is not a number.').format(
                     strategy=strategy
                 ),
                 translated("Write select_interval as a number of steps"),
@@ -32,7 +32,7 @@ class DsZenflowSettingsRefused(Hazard):
         elif strategy == "auto" and isinstance(interval, int):
             yield self._found(
                 translated(
-                    'select_strategy is "auto", which sets select_interval itself, and {interval} is given.'
+                    'select_strategy is "auto", which sets select_interval itself, but {interval} is given.'
                 ).format(interval=interval),
                 translated("Remove select_interval"),
                 span_in(config, ZERO, "zenflow", "select_interval"),

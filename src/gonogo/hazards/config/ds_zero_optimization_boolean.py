@@ -12,10 +12,10 @@ class DsZeroOptimizationBoolean(Hazard):
         stops = bool(read_by_json(run) or with_accelerate(run))
         stage = int(field.value)
         yield self.finding(
-            translated("zero_optimization is {value}: DeepSpeed takes it for stage {stage}{more}.").format(
+            translated("zero_optimization is {value}: DeepSpeed reads it as stage {stage}{more}.").format(
                 value=as_json(field.value),
                 stage=stage,
-                more=translated(", and transformers and accelerate, which want an object, stop") if stops else "",
+                more=translated(", but transformers and accelerate expect an object and stop") if stops else "",
             ),
             severity=Severity.ERROR if stops else Severity.NOTE,
             cure=translated('Write {{"stage": {stage}}}').format(stage=stage),

@@ -12,7 +12,7 @@ class MaxGradNormWithoutGradientClipping(Hazard):
             return
         yield self.finding(
             translated(
-                "max_grad_norm is {norm}, and the DeepSpeed config has no gradient_clipping: nothing is clipped."
+                "max_grad_norm is {norm}, but the DeepSpeed config has no gradient_clipping: nothing is clipped."
             ).format(norm=norm.number),
             severity=Severity.WARNING,
             certainty=Certainty.LIKELY,

@@ -17,9 +17,7 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
                     "save_only_model and load_best_model_at_end are both on, under DeepSpeed: the best checkpoint "
                     "can't be loaded back."
                 ),
-                cure=translated(
-                    "Drop save_only_model (save_total_limit keeps the disk free), or load_best_model_at_end"
-                ),
+                cure=translated("Drop save_only_model (save_total_limit limits disk usage), or load_best_model_at_end"),
                 spans=(only.span(), best.span(), deepspeed),
             )
             return
@@ -27,14 +25,14 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
         if resume.string and output and resume.string.startswith(output.rstrip("/") + "/"):
             yield self.finding(
                 translated(
-                    "The run resumes from {resume}, and checkpoints in {output} are written with save_only_model: one "
-                    "that was has no optimizer states, and DeepSpeed can't load it."
+                    "The run resumes from {resume}, but checkpoints in {output} are written with "
+                    "save_only_model: such a checkpoint has no optimizer states, and DeepSpeed can't load it."
                 ).format(resume=resume.string, output=output),
                 severity=Severity.WARNING,
                 certainty=Certainty.POSSIBLE,
                 cure=translated(
-                    "Resume from a checkpoint that has a global_step folder; drop save_only_model if more resumes are "
-                    "meant"
+                    "Resume from a checkpoint that has a global_step folder; drop save_only_model if you plan to "
+                    "resume again"
                 ),
                 spans=(resume.span(), only.span(), deepspeed),
                 confirm=translated("ls {resume} shows no global_step folder").format(resume=resume.string),

@@ -15,8 +15,8 @@ class SequenceParallelWithoutEffect(Hazard):
         _, run = runs[0]
         yield self.finding(
             translated(
-                "A sequence-parallel size of {size} was requested, and no rank exchanged heads or keys with another: "
-                "each trained on whole sequences{tokens}."
+                "A sequence-parallel size of {size} was requested, but no rank exchanged heads or keys with "
+                "another: each trained on whole sequences{tokens}."
             ).format(
                 size=run.asked.sequence_parallel,
                 tokens=translated(" (of {most:,} tokens)").format(most=run.tokens[1]) if run.tokens else "",

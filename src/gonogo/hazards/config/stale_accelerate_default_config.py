@@ -12,7 +12,7 @@ _CURE = (
         "Look at it, then delete it: cat ~/.cache/huggingface/accelerate/default_config.yaml; rm "
         "~/.cache/huggingface/accelerate/default_config.yaml (on every node)"
     ),
-    translated("Name the configuration that is meant: accelerate launch --config_file my_config.yaml ..."),
+    translated("Name the intended configuration: accelerate launch --config_file my_config.yaml ..."),
 )
 _MODES = ("use_deepspeed", "use_fsdp", "multi_gpu", "cpu", "tpu", "use_megatron_lm")
 
@@ -66,8 +66,8 @@ class StaleAccelerateDefaultConfig(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "FSDP wraps the model although this run does not ask for it: accelerate's default configuration, left "
-                "by an earlier project, does."
+                "FSDP wraps the model although this run does not request it: accelerate's default configuration, "
+                "left by an earlier project, does."
             ),
             cure=_CURE,
             certainty=_certainty(asked, named is not None),

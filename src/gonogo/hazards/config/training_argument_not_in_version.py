@@ -64,9 +64,9 @@ class TrainingArgumentNotInVersion(Hazard):
             instead = other or INSTEAD.get(name)
             yield self.log_finding(
                 evidence,
-                translated("{kind} of the installed transformers has no argument {name}: another release has.").format(
-                    kind=kind, name=name
-                ),
+                translated(
+                    "{kind} in the installed transformers has no argument {name}: it belongs to another release."
+                ).format(kind=kind, name=name),
                 certainty=Certainty.LIKELY,
                 cure=(
                     translated("Use {instead} instead").format(instead=instead)
@@ -75,7 +75,7 @@ class TrainingArgumentNotInVersion(Hazard):
                     translated("Or install the transformers that the program was written for (its requirements file)"),
                 ),
                 parameter=name,
-                confirm=translated("pip show transformers names another release than the program's requirements"),
+                confirm=translated("pip show transformers shows a different release from the program's requirements"),
             )
             return
 
@@ -146,11 +146,13 @@ class TrainingArgumentNotInVersion(Hazard):
         side, border_version = why
         if side == "until":
             cause = translated(
-                "{kind} has no argument {name} any more: transformers {border} removed it, and this run has {version}."
+                "{kind} no longer has the argument {name}: transformers {border} removed it, and this run has "
+                "{version}."
             )
         else:
             cause = translated(
-                "{kind} has no argument {name} yet: it came with transformers {border}, and this run has {version}."
+                "{kind} does not have the argument {name} yet: transformers {border} added it, and this run has "
+                "{version}."
             )
         other = f'pip install "transformers{"<" if side == "until" else ">="}{border_version}"'
         first = (

@@ -45,7 +45,7 @@ class ZeroOffloadClientOptimizer(Hazard):
         yield self.finding(
             translated(
                 "offload_optimizer is {device}, and the config names no optimizer: the Trainer of transformers "
-                "{version} (any before 4.30) passes its own AdamW to DeepSpeed, which refuses it."
+                "{version} (like any before 4.30) passes its own AdamW to DeepSpeed, which refuses it."
             ).format(device=offload.value, version=transformers.get("<4.30")),
             certainty=Certainty.LIKELY,
             cure=(
@@ -74,8 +74,8 @@ class ZeroOffloadClientOptimizer(Hazard):
             offload = config.offload("optimizer")
             yield self.finding(
                 translated(
-                    "offload_optimizer is {device}, and the script passes DeepSpeed {kind}: it takes only its own CPU "
-                    "optimizer there."
+                    "offload_optimizer is {device}, but the script passes {kind} to DeepSpeed, which takes only "
+                    "its own CPU optimizer there."
                 ).format(device=offload.value, kind=kinds[0]),
                 cure=(
                     translated(
@@ -99,8 +99,8 @@ class ZeroOffloadClientOptimizer(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "The config offloads the optimizer to the CPU, and the code brings {optimizer}: DeepSpeed takes "
-                    "only its own CPU optimizer there."
+                    "The config offloads the optimizer to the CPU, but the code uses {optimizer}: DeepSpeed "
+                    "takes only its own CPU optimizer there."
                 ).format(optimizer=Text(named.group(1), f" {named.group(1)}") if named else _OWN),
                 certainty=certainty,
                 cure=(

@@ -24,9 +24,9 @@ class DataLoaderShuffleWithSampler(Hazard):
                 continue
             own = call.keyword_place(by)
             yield self.finding(
-                translated("{by} decides which samples come and in what order; {excluded} with it is refused.").format(
-                    by=by, excluded=", ".join(excluded)
-                ),
+                translated(
+                    "{by} decides which samples are drawn and in what order; combining it with {excluded} is refused."
+                ).format(by=by, excluded=", ".join(excluded)),
                 cure=translated("Drop {excluded} from the DataLoader{shuffles}").format(
                     excluded=", ".join(excluded),
                     shuffles=translated("; a DistributedSampler shuffles by itself") if "shuffle" in excluded else "",

@@ -54,8 +54,8 @@ class DataLoaderWorkersUseCuda(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "A sample or a collator uses the GPU, and worker processes run it: they are forked from a process "
-                    "that has used CUDA, and can't use it."
+                    "Sample loading or a collator uses the GPU in worker processes: they are forked from a "
+                    "process that has used CUDA, and can't use it themselves."
                 ),
                 certainty=Certainty.CERTAIN,
                 cure=_CURE,

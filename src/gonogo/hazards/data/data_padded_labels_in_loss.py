@@ -19,7 +19,8 @@ class DataPaddedLabelsInLoss(Hazard):
             edit = script.replacing(value, "-100")
             yield self.finding(
                 translated(
-                    "Labels are padded with {value}; the loss leaves out -100 only, so that padding is learnt."
+                    "Labels are padded with {value}; the loss ignores only -100, so the model is trained on that "
+                    "padding."
                 ).format(value=script.place(value).text),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,

@@ -34,7 +34,8 @@ class DataSameOnEveryRank(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "DataLoader(..., shuffle=True) goes through all of the data in each process, and DDP shards none."
+                    "DataLoader(..., shuffle=True) iterates over all of the data in each process, and DDP does "
+                    "not shard it."
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,

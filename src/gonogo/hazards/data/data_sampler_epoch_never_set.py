@@ -25,7 +25,7 @@ class DataSamplerEpochNeverSet(Hazard):
             edit = script.inserting_before(epochs.body[0], f"{node.id}.set_epoch({ast.unparse(epochs.target)})")
             yield self.finding(
                 translated(
-                    "{sampler} shuffles by its epoch, and the epoch stays 0: each pass of this loop has the same order."
+                    "{sampler} shuffles by its epoch, but the epoch stays 0: each pass of this loop has the same order."
                 ).format(sampler=node.id),
                 severity=Severity.WARNING,
                 cure=translated("At the beginning of each epoch: {sampler}.set_epoch(epoch)").format(sampler=node.id),

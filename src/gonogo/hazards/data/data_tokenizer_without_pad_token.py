@@ -32,7 +32,7 @@ class DataTokenizerWithoutPadToken(Hazard):
                 continue
             edit = script.inserting_after(statement, f"{target.id}.pad_token = {target.id}.eos_token")
             yield self.finding(
-                translated("{name} has no pad token, and the tokenizer is asked to pad.").format(name=name),
+                translated("{name} has no pad token, but the tokenizer is asked to pad.").format(name=name),
                 certainty=Certainty.LIKELY,
                 cure=translated("After loading: {name}.pad_token = {name}.eos_token").format(name=target.id),
                 spans=(script.place(padding_call).span(), load.place.span(translated("loaded here"))),

@@ -45,8 +45,8 @@ class DatasetCollationFormat(Hazard):
             return
         yield self.finding(
             translated(
-                "remove_unused_columns is False and map keeps the dataset's own columns: the collator is given the "
-                "text too, and can't make tensors of it."
+                "remove_unused_columns is False and map keeps the dataset's own columns: the collator also gets "
+                "the text, and can't turn it into tensors."
             ),
             certainty=Certainty.LIKELY,
             cure=(
@@ -79,7 +79,7 @@ class DatasetCollationFormat(Hazard):
         column = _COLUMN.search(matched_text(log, primary))
         yield self.log_finding(
             primary,
-            translated("{column} can't be made a tensor when a batch is put together{why}.").format(
+            translated("{column} can't be turned into a tensor when a batch is collated{why}.").format(
                 column=Text(f"The column `{column.group(1)}`", f" `{column.group(1)}` 列")
                 if column
                 else translated("A column"),
@@ -89,16 +89,16 @@ class DatasetCollationFormat(Hazard):
             also=(cause,) if cause is not None and cause is not primary else (),
             cure=(
                 translated(
-                    "Look at dataset[0]: keep only input_ids, attention_mask and labels, as lists of integers of one "
-                    "length; drop text columns (remove_columns=dataset.column_names in map)"
+                    "Look at dataset[0]: keep only input_ids, attention_mask and labels, as lists of integers of "
+                    "the same length; drop text columns (remove_columns=dataset.column_names in map)"
                 ),
                 translated(
-                    "Labels that are strings: turn them into integers. Labels of other lengths than the inputs: "
-                    "DataCollatorForSeq2Seq(tokenizer, padding=True), which pads them with -100"
+                    "Labels that are strings: turn them into integers. Labels that differ in length from the "
+                    "inputs: DataCollatorForSeq2Seq(tokenizer, padding=True), which pads them with -100"
                 ),
-                translated("In a training framework: name the columns as its data format says"),
+                translated("In a training framework: name the columns as its data format requires"),
             ),
-            confirm=translated("collator([dataset[0], dataset[1]]) raises the same, without a GPU"),
+            confirm=translated("collator([dataset[0], dataset[1]]) raises the same error, without a GPU"),
         )
 
 

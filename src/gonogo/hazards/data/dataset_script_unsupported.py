@@ -28,7 +28,7 @@ class DatasetScriptUnsupported(LoggedHazard):
 
 
 _OF_FILES = ("json", "csv", "parquet", "text", "arrow", "imagefolder", "audiofolder", "webdataset")
-_FILE = translated("load_dataset is given the script {path}, and {installed} does not run loading scripts.")
+_FILE = translated("load_dataset is given the script {path}, but {installed} does not run loading scripts.")
 _TRUSTED = translated(
-    "trust_remote_code lets a dataset's script run, and {installed} runs none: a dataset that needs one is refused."
+    "trust_remote_code lets a dataset's script run, but {installed} runs none: a dataset that needs one is refused."
 )

@@ -20,7 +20,7 @@ class TokenizerWithoutChatTemplate(LoggedHazard):
                 continue
             yield self.finding(
                 translated(
-                    "{name} is published without a chat template, and its tokenizer is given conversations."
+                    "{name} is published without a chat template, but its tokenizer is given conversations."
                 ).format(name=name),
                 certainty=Certainty.LIKELY,
                 cure=self.cures[0],

@@ -53,7 +53,7 @@ class VocabIndexOutOfRange(Hazard):
             quoted = [f'"{word}"' for word in added[:4]]
             yield self.finding(
                 translated(
-                    "{tokens} {get} beyond the model's embedding: the tokenizer grows, and nothing calls "
+                    "{tokens} {get} beyond the model's embedding: the tokenizer grows, but nothing calls "
                     "resize_token_embeddings."
                 ).format(
                     tokens=Text(", ".join(quoted), "、".join(quoted)),
@@ -82,15 +82,15 @@ class VocabIndexOutOfRange(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "A label is beyond the loss's classes: of a language model, a token id that lm_head doesn't have; of a "
-                "classifier, a label not below num_labels."
+                "A label is out of range for the loss: in a language model, a token id that lm_head doesn't "
+                "have; in a classifier, a label that is not below num_labels."
             )
             if log.find(_LABELS) is not None and log.find(_EMBEDDING) is None
             else translated(
-                "An index is beyond the rows of a table; in a language model's training it is nearly always a token id "
+                "An index is out of range for a table; in language model training it is nearly always a token id "
                 "that the embedding doesn't have{added}."
             ).format(
-                added=translated(", and the log speaks of added tokens")
+                added=translated(", and the log mentions added tokens")
                 if log.find(_ADDED) is not None
                 else translated(" (or a position, where the sequence is too long)")
             ),
@@ -101,11 +101,11 @@ class VocabIndexOutOfRange(Hazard):
                     'modules_to_save=["embed_tokens", "lm_head"]'
                 ),
                 translated(
-                    "Load the tokenizer from the same folder as the model; no new pad token (pad_token = eos_token)"
+                    "Load the tokenizer from the same folder as the model; add no new pad token (pad_token = eos_token)"
                 ),
                 translated(
-                    "Find the sample: max(input_ids) against model.config.vocab_size, and its length against "
-                    "max_position_embeddings; CUDA_LAUNCH_BLOCKING=1 or the CPU shows the right line"
+                    "Find the sample: compare max(input_ids) with model.config.vocab_size, and its length with "
+                    "max_position_embeddings; CUDA_LAUNCH_BLOCKING=1 or running on the CPU shows the right line"
                 ),
             ),
             confirm=translated("len(tokenizer) is larger than model.get_input_embeddings().num_embeddings"),

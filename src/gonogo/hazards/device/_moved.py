@@ -8,7 +8,7 @@ from gonogo.hazards.facts.all_ranks import script_at
 from gonogo.hazards.facts.zero_files import is_engine
 from gonogo.hazards.rule import Edit, Fix, Hazard, RehearsalRecord, Run, Script, translated
 
-_MOVED = translated("Move what the engine is given to its device")
+_MOVED = translated("Move the engine's inputs to its device")
 
 
 def moved_to_engine(record: RehearsalRecord, run: Run) -> Iterator[Fix]:

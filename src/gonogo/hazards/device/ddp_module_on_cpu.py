@@ -24,7 +24,7 @@ _MOVES = frozenset(("to", "cuda", "npu", "xpu", "to_empty"))
 
 _CURES = (
     translated("Before DistributedDataParallel(...): torch.cuda.set_device(local_rank); model.to(local_rank)"),
-    translated("To train on CPUs: no device_ids, and init_process_group with backend gloo"),
+    translated("To train on CPUs: pass no device_ids, and call init_process_group with backend gloo"),
 )
 
 

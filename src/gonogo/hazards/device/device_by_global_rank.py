@@ -19,16 +19,15 @@ class DeviceByGlobalRank(Hazard):
             return
         yield self.finding(
             translated(
-                "{rank} is 0 to {last} over the {nodes} nodes of {processes} processes: from the second node on there "
-                "is no GPU of that number."
+                "{rank} runs from 0 to {last} over the {nodes} nodes of {processes} processes: from the second "
+                "node on there is no GPU with that number."
             ).format(rank=script.place(node).text, last=nodes * processes - 1, nodes=nodes, processes=processes),
             certainty=Certainty.LIKELY,
             cure=translated(
-                "Use the number on the node: int(os.environ['LOCAL_RANK']), or the rank modulo "
-                "torch.cuda.device_count()"
+                "Use the local rank: int(os.environ['LOCAL_RANK']), or the rank modulo torch.cuda.device_count()"
             ),
             spans=(script.place(node).span(), launch.nodes.span(), launch.place.span()),
-            confirm=translated("A node has no more GPUs than it starts processes"),
+            confirm=translated("A node does not have more GPUs than processes"),
         )
 
 

@@ -38,7 +38,7 @@ _REFUSAL = Pattern(
 
 _CURES = (
     translated("Drop device_map from from_pretrained: the engine places the model on the rank's own GPU"),
-    translated("If the model does not fit one GPU, use ZeRO-3, which partitions it over all ranks"),
+    translated("If the model does not fit on one GPU, use ZeRO-3, which partitions it over all ranks"),
     translated('For a quantized model: device_map={"": int(os.environ["LOCAL_RANK"])}, with DDP or ZeRO-2'),
 )
 
@@ -71,7 +71,7 @@ class DeviceMapAutoDistributed(Hazard):
         return self.finding(
             translated(
                 'device_map="{given}" spreads the model over all GPUs in each of the {size} processes of a node; '
-                "{engine} expects a process to keep to the GPU of its own local rank."
+                "{engine} expects a process to use only the GPU of its own local rank."
             ).format(given=given, size=size, engine=trainer.method),
             certainty=Certainty.LIKELY if trainer.name == "deepspeed.initialize" else Certainty.CERTAIN,
             cure=_CURES[2:] + _CURES[1:2] if quantized else _CURES,
@@ -133,8 +133,8 @@ class DeviceMapAutoDistributed(Hazard):
         return self.log_finding(
             evidence,
             translated(
-                'Each process spreads the whole model over {devices} (device_map="auto"); DDP, DeepSpeed and FSDP '
-                "expect a process to keep to the GPU of its own local rank."
+                'Each process spreads the whole model over {devices} (device_map="auto"); DDP, DeepSpeed and '
+                "FSDP expect a process to use only the GPU of its own local rank."
             ).format(
                 devices=translated("{devices}").format(devices=in_short(devices))
                 if devices
@@ -142,7 +142,7 @@ class DeviceMapAutoDistributed(Hazard):
             ),
             cure=_CURES,
             certainty=certainty,
-            confirm=translated("Look for device_map in the call of from_pretrained; print(model.hf_device_map)"),
+            confirm=translated("Look for device_map in the from_pretrained call; print(model.hf_device_map)"),
         )
 
     def _finding(
@@ -153,7 +153,7 @@ class DeviceMapAutoDistributed(Hazard):
         return self.finding(
             translated(
                 "Every process ({world} in all) spreads the whole model over {devices}; the distributed engine "
-                "({engine}) expects a process to keep to {own}.{said}"
+                "({engine}) expects a process to use only {own}.{said}"
             ).format(
                 world=record.world_size,
                 devices=in_short(devices) if devices else translated("several GPUs"),
@@ -161,7 +161,7 @@ class DeviceMapAutoDistributed(Hazard):
                 own=rank.device,
                 said=Text(f" It ends with: {failure.message[:300]}", f"最终报错：{failure.message[:300]}")
                 if failure
-                else translated(" The rehearsal got through, but each GPU would hold layers of every process."),
+                else translated(" The rehearsal passed, but each GPU would hold layers of every process."),
             ),
             certainty=Certainty.CERTAIN if failure else Certainty.LIKELY,
             severity=Severity.ERROR if failure else Severity.WARNING,

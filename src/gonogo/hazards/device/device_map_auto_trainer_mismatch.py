@@ -13,9 +13,8 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Ru
 
 _CURES = (
     translated(
-        "Drop device_map and start one process per GPU (torchrun --nproc_per_node=N …); use "
-        "ZeRO-3 where the model does "
-        "not fit one GPU"
+        "Drop device_map and start one process per GPU (torchrun --nproc_per_node=N …); use ZeRO-3 where the "
+        "model does not fit on one GPU"
     ),
     translated("Or show the process one GPU: CUDA_VISIBLE_DEVICES=0"),
 )
@@ -41,8 +40,8 @@ class DeviceMapAutoTrainerMismatch(Hazard):
                     continue
                 yield self.finding(
                     translated(
-                        "{owner}.compute_loss meets the logits, which are on the last GPU of a model that "
-                        'device_map="{given}" spreads, with labels that are on the first.'
+                        "{owner}.compute_loss combines the logits, on the last GPU of a model that "
+                        'device_map="{given}" spreads, with labels on the first.'
                     ).format(owner=owner.name, given=spread[0].keyword("device_map").value),
                     certainty=Certainty.LIKELY if len(gpus) > 1 else Certainty.POSSIBLE,
                     cure=(translated("Move the labels: labels.to(logits.device)"), *_CURES),
@@ -84,8 +83,9 @@ class DeviceMapAutoTrainerMismatch(Hazard):
             yield self.log_finding(
                 cut,
                 translated(
-                    'The log ends inside a model whose layers accelerate has spread over devices (device_map="auto"). '
-                    "What ends a training there is usually a tensor on another GPU than the layer."
+                    "The log ends inside a model whose layers accelerate has spread over devices "
+                    '(device_map="auto"). What ends training there is usually a tensor on a different GPU from '
+                    "the layer."
                 ),
                 cure=_CURES,
                 certainty=Certainty.POSSIBLE,

@@ -19,7 +19,7 @@ _MOVE_INPUT = translated(
     "Move the batch to the model's device before the forward, and create tensors where they are used (device=x.device)"
 )
 _MOVE_MODULE = translated(
-    "Move the part that the line belongs to with the model, after everything that makes or replaces it: "
+    "Move the part that the line belongs to along with the model, after everything that creates or replaces it: "
     "module.to(device)"
 )
 _OTHER_VERSION = translated("If the line is in a library or a model's remote code: try a newer version of it")
@@ -27,13 +27,14 @@ _OTHER_VERSION = translated("If the line is in a library or a model's remote cod
 _OWNER_CURES: dict[Owner, tuple[Text, ...]] = {
     Owner.GRADIENT: (
         translated(
-            "Use another version of the engine that offloads (DeepSpeed >= 0.14.3), or no offload of the optimizer"
+            "Use another version of the engine that offloads (DeepSpeed >= 0.14.3), or don't offload the optimizer"
         ),
     ),
     Owner.OPTIMIZER: (
         translated(
-            "Load the optimizer's state after the model is on its device, and create the optimizer after model.to; its "
-            "state must be where the parameters are (upgrade torch where load_state_dict puts it elsewhere)"
+            "Load the optimizer's state after the model is on its device, and create the optimizer after "
+            "model.to; its state must be on the parameters' device (upgrade torch if load_state_dict puts it "
+            "elsewhere)"
         ),
     ),
     Owner.QUANTIZED: (
@@ -99,7 +100,7 @@ class DeviceMismatch(Hazard):
         for mismatch in all_mismatches_in(log):
             yield self.log_finding(
                 mismatch.evidence,
-                translated("{mismatch}. Out of place is likely {owner}.").format(
+                translated("{mismatch}. Likely misplaced: {owner}.").format(
                     mismatch=mismatch.sentence, owner=mismatch.owner.value
                 ),
                 cure=_OWNER_CURES[mismatch.owner],
@@ -129,7 +130,7 @@ def _culprit(odd: Operand | None) -> Text:
         "gradient": translated("a gradient"),
         "optimizer": translated("optimizer state"),
     }
-    unknown = translated("a tensor of no module, an input or one made on the way")
+    unknown = translated("a tensor outside any module: an input or one created on the fly")
     kind = kinds.get(odd.kind, unknown)
     name = f" {odd.parameter}" if odd.parameter else ""
     return Text(
@@ -143,15 +144,15 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
         "Move the batch to the model before the forward: batch = {k: v.to(model.device) for k, v in …}"
     )
     make_there = translated(
-        "Make the tensor on the device of the one it meets (device=x.device), or, if it is kept in self, register it "
-        "with register_buffer so that it moves with the module"
+        "Create the tensor on the device of the one it is combined with (device=x.device), or, if it is kept in "
+        "self, register it with register_buffer so that it moves with the module"
     )
     cures = [make_there]
     if odd is not None and odd.kind in ("parameter", "buffer"):
         cures = [
             translated(
-                "Move {name} with its module before training begins: module.to(device), after everything that makes or "
-                "replaces it"
+                "Move {name} with its module before training begins: module.to(device), after everything that "
+                "creates or replaces it"
             ).format(name=odd.parameter or odd.name)
         ]
     elif odd is not None and odd.kind == "input":
@@ -163,8 +164,8 @@ def _cures(failed: FailedRanks, odd: Operand | None, caller: Frame | None) -> tu
     if failed.under_zero_init:
         cures.append(
             translated(
-                "deepspeed.zero.Init moves only torch.tensor, empty, zeros, ones, full, arange, eye and randn to the "
-                "GPU: give the others device= too, or build this part outside of it"
+                "deepspeed.zero.Init moves only torch.tensor, empty, zeros, ones, full, arange, eye and randn to "
+                "the GPU: pass device= to the others too, or build this part outside of it"
             )
         )
     if caller is not None and caller.owner == "library" and cures[0] is not move_input:

@@ -40,16 +40,16 @@ class DeviceMismatchAdapterParam(Hazard):
         return self.log_finding(
             mismatch.evidence,
             translated(
-                "{mismatch}. The line uses {what}, which stayed on the CPU when the base model went to the GPU."
+                "{mismatch}. The line uses {what}, which stayed on the CPU when the base model was moved to the GPU."
             ).format(
                 mismatch=mismatch.sentence,
                 what=translated("AdaLoRA's ranknum") if adalora else translated("the adapter's parameters"),
             ),
             cure=(
-                translated("Upgrade PEFT: pip install -U peft (AdaLoRA's ranknum is moved since 0.4.0)"),
+                translated("Upgrade PEFT: pip install -U peft (0.4.0 and later move AdaLoRA's ranknum)"),
                 translated(
-                    "Or move the adapter after it was created: for name, p in model.named_parameters(): "
-                    'if "lora_" in name or "ranknum" in name: p.data = p.data.to(device)'
+                    "Or move the adapter after it is created: for name, p in model.named_parameters(): if "
+                    '"lora_" in name or "ranknum" in name: p.data = p.data.to(device)'
                 ),
             ),
             certainty=certainty,

@@ -56,11 +56,11 @@ class DeviceMismatchInputNotMoved(Hazard):
             edit = script.setting_keyword(made.call, "device", device) if made.beside else None
             yield self.finding(
                 translated(
-                    "{factory} in {owner}.forward makes its tensor on the CPU, and {use} meets it with what is on the "
-                    "GPU."
+                    "{factory} in {owner}.forward creates its tensor on the CPU, and {use} combines it with one "
+                    "on the GPU."
                 ).format(factory=script.qualified(made.call.func), owner=made.owner, use=made.used_by),
                 certainty=Certainty.LIKELY,
-                cure=translated("Make it where the input is: {factory}(..., device={device})").format(
+                cure=translated("Create it on the input's device: {factory}(..., device={device})").format(
                     factory=script.qualified(made.call.func), device=device
                 ),
                 spans=(
@@ -85,7 +85,7 @@ class DeviceMismatchInputNotMoved(Hazard):
             name = _name(mismatch)
             yield self.log_finding(
                 mismatch.evidence,
-                translated("{mismatch}. What is on the CPU is no weight of the model, but {name}.").format(
+                translated("{mismatch}. The tensor on the CPU is not a weight of the model, but {name}.").format(
                     mismatch=mismatch.sentence,
                     name=Text(f"an input or a tensor made on the way ({name})", f"输入或途中创建的张量（{name}）")
                     if name
@@ -93,18 +93,21 @@ class DeviceMismatchInputNotMoved(Hazard):
                 )
                 if certainty is not Certainty.POSSIBLE
                 else translated(
-                    "{mismatch}. Most often that is an input, a label or a mask that nobody moved to the GPU."
+                    "{mismatch}. Most often that is an input, a label or a mask that was not moved to the GPU."
                 ).format(mismatch=mismatch.sentence),
                 cure=(
                     translated("Move the batch to the model before the forward: batch = {batch}").format(
                         batch="{k: v.to(model.device) for k, v in batch.items()}"
                     ),
-                    translated("Make tensors where they are used: torch.zeros(n, device=x.device), mask.to(x.device)"),
+                    translated(
+                        "Create tensors on the device where they are used: torch.zeros(n, device=x.device), "
+                        "mask.to(x.device)"
+                    ),
                 ),
                 certainty=certainty,
                 module=mismatch.module,
                 confirm=translated(
-                    "Print the device of every tensor on the line that fails: the one on cpu is to be moved"
+                    "Print the device of every tensor on the line that fails, and move the one that is on cpu"
                 ),
             )
 

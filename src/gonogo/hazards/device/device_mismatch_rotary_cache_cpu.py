@@ -35,8 +35,8 @@ class DeviceMismatchRotaryCacheCpu(Hazard):
             ).format(mismatch=where),
             cure=(
                 translated(
-                    "Upgrade transformers (pip install -U transformers), or the model's remote code: newer ones "
-                    "compute cos and sin on the input's device"
+                    "Upgrade transformers (pip install -U transformers), or the model's remote code: newer "
+                    "versions compute cos and sin on the input's device"
                 ),
                 translated(
                     "Or, in the model's code before the line that fails: cos, sin = cos.to(q.device), sin.to(q.device)"

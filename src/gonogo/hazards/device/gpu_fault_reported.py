@@ -15,12 +15,12 @@ _OF_THE_MACHINE = {
     62: translated("its microcontroller stopped"),
     63: translated("memory rows were remapped or pages retired"),
     64: translated("memory rows could not be remapped"),
-    74: translated("an NVLink error: the link, the bridge or a neighbour"),
+    74: translated("an NVLink error: the link, the bridge or a neighbor"),
     79: translated("it has fallen off the bus"),
     92: translated("very many memory errors were corrected"),
     94: translated("a memory error that was contained to one program"),
     95: translated("a memory error that could not be contained"),
-    110: translated("a security fault of its firmware"),
+    110: translated("a security fault in its firmware"),
     119: translated("its firmware (GSP) does not answer"),
     120: translated("its firmware (GSP) failed"),
     140: translated("a memory error that could not be corrected"),
@@ -34,7 +34,7 @@ _OF_A_PROGRAM = {
     45: translated("a program's work was cleared away, after a fault or a kill"),
 }
 _CURE = (
-    translated("Take the GPU or its node out (drain it), and start anew from the last checkpoint on others"),
+    translated("Take the GPU or its node out of service (drain it), and restart from the last checkpoint on others"),
     translated(
         "On that machine: nvidia-smi -q -d ECC,ROW_REMAPPER; a reset (nvidia-smi -r, or a reboot); dcgmi diag -r 3"
     ),
@@ -57,18 +57,16 @@ class GpuFaultReported(Hazard):
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
                 also=(said,) if said is not None else (),
-                confirm=translated("The line's time is that of the failure, and the GPU one of this run's"),
+                confirm=translated("The line's timestamp matches the failure, and the GPU belongs to this run"),
             )
             return
         if said is not None:
             yield self.log_finding(
                 said,
-                translated(
-                    "CUDA or the driver says that the GPU itself failed: no line of the program brings this about."
-                ),
+                translated("CUDA or the driver says that the GPU itself failed: no line of the program causes this."),
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
-                confirm=translated("dmesg on that machine has an Xid of the same time"),
+                confirm=translated("dmesg on that machine has an Xid from the same time"),
             )
             return
         yield from self._counted(log)
@@ -80,7 +78,7 @@ class GpuFaultReported(Hazard):
             if what is not None:
                 yield self.log_finding(
                     found,
-                    translated("Xid {number}: {what}. Mostly the program's, not the GPU's.").format(
+                    translated("Xid {number}: {what}. Usually the program's fault, not the GPU's.").format(
                         number=found.match.group("number"), what=what
                     ),
                     cure=translated("Look for the error of the rank that ran there; where there is none, test the GPU"),
@@ -91,9 +89,9 @@ class GpuFaultReported(Hazard):
         if counted is not None:
             yield self.log_finding(
                 counted,
-                translated(
-                    "nvidia-smi counts faults of the GPU's memory, or waits for a reset: {what}: {value}."
-                ).format(what=counted.match.group("what"), value=counted.match.group("value")),
+                translated("nvidia-smi reports GPU memory faults, or a pending reset: {what}: {value}.").format(
+                    what=counted.match.group("what"), value=counted.match.group("value")
+                ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
                 confirm=translated("The volatile counts rise while it runs"),

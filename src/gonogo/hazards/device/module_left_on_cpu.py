@@ -82,13 +82,13 @@ class ModuleLeftOnCpu(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 translated(
-                    "{mismatch}. By the operator's arguments it is the weight that is on the CPU, and the input on the "
+                    "{mismatch}. The operator's arguments show the weight on the CPU and the input on the "
                     "accelerator: this part was not moved with the model, or was moved back."
                 ).format(mismatch=mismatch.sentence),
                 certainty=Certainty.POSSIBLE,
                 cure=translated(
-                    "Create every part before the model is moved, then move it: model.to(device); look for a part that "
-                    "is created, loaded or offloaded (device_map, .cpu()) after it"
+                    "Create every part of the model before you move it: model.to(device); look for a part that "
+                    "is created, loaded or offloaded (device_map, .cpu()) afterwards"
                 ),
                 module=mismatch.module,
                 confirm=translated("{n for n, p in model.named_parameters() if p.device.type == 'cpu'} names the part"),

@@ -25,8 +25,8 @@ class VisibleDevicesSetInScript(Hazard):
             edit = script.removing_statement(statement)
             yield self.finding(
                 translated(
-                    "Each of the {processes} processes of a node sees {shown} only, and has its local rank's GPU taken "
-                    "away."
+                    "Each of the {processes} processes of a node sees only {shown}, so its local rank's GPU is "
+                    "hidden from it."
                 ).format(
                     processes=processes,
                     shown=Text(f"GPU {', '.join(gpus)}", f"GPU {', '.join(gpus)}") if gpus else translated("no GPU"),

@@ -68,12 +68,13 @@ class Fp16LossScaleMinimum(Hazard):
 
 
 _CAUSE = translated(
-    "Gradients are not finite in fp16 even at the smallest loss scale: the activations exceed fp16's range (models "
-    "trained in bf16 do so), or training diverges."
+    "Gradients are not finite in fp16 even at the smallest loss scale: the activations exceed fp16's range (as "
+    "in models trained in bf16), or training diverges."
 )
 _CURE = (
     translated('Train in bf16: "bf16": {"enabled": true} and bf16=True (Ampere GPUs or newer)'),
     translated(
-        "In fp16: lower the learning rate, add warm-up and gradient clipping, look at the batch of the first overflow"
+        "In fp16: lower the learning rate, add warm-up and gradient clipping, and look at the batch of the first "
+        "overflow"
     ),
 )

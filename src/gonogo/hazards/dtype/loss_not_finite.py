@@ -31,8 +31,8 @@ class LossNotFinite(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "Numbers that are not finite come out of the model: the weights or the logits are NaN or infinite, "
-                    "from this step or one before it."
+                    "The model outputs non-finite numbers: the weights or the logits are NaN or infinite, from "
+                    "this step or an earlier one."
                 ),
                 cure=_general(half=log.says(_OF_HALF)),
                 certainty=certainty,
@@ -57,7 +57,7 @@ class LossNotFinite(Hazard):
         rank, worst = min(warned, key=lambda pair: (pair[1].step, pair[1].time))
         yield self.finding(
             translated(
-                "The loss is {value} at step {step} on rank {rank}. Which module it arose in was not tracked."
+                "The loss is {value} at step {step} on rank {rank}. The module where it arose was not tracked."
             ).format(value=worst.value or "nan", step=worst.step, rank=rank.rank),
             certainty=Certainty.CERTAIN,
             severity=Severity.WARNING,
@@ -92,11 +92,9 @@ class LossNotFinite(Hazard):
                 )
                 if first.elements
                 else "",
-                inputs=translated(" What went into it was finite: it arose there.")
+                inputs=translated(" Its input was finite: the problem arose there.")
                 if first.inputs_finite
-                else translated(
-                    " What went into it was not finite either: look at the batch, or at the weights before it."
-                )
+                else translated(" Its input was not finite either: look at the batch, or at the weights before it.")
                 if first.inputs_finite is False
                 else "",
             ),
@@ -117,13 +115,13 @@ def _in_half(run: GuardedRun) -> bool:
 def _general(*, half: bool) -> tuple[Text, ...]:
     cures = [
         translated(
-            "Leave out samples without a label that counts (all -100) and rows that a mask hides whole; look at a "
-            "custom loss for log(0) and x/0"
+            "Leave out samples without any valid label (all -100) and rows that are fully masked; check a custom "
+            "loss for log(0) and x/0"
         ),
         translated(
-            "A lower learning rate, warm-up, max_grad_norm 1.0; continue from a checkpoint from before that step"
+            "Use a lower learning rate, warm-up, max_grad_norm 1.0; resume from a checkpoint from before that step"
         ),
     ]
     if half:
-        cures.insert(0, translated("bf16 instead of fp16, whose limit is 65504"))
+        cures.insert(0, translated("Use bf16 instead of fp16, whose limit is 65504"))
     return tuple(cures)

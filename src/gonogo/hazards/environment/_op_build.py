@@ -25,8 +25,8 @@ _CONSEQUENCE = Pattern(
 )
 
 FIND_THE_ERROR = translated(
-    "Look further up for the build's own first error, or build alone: python -c \"from deepspeed.ops.op_builder import "
-    'CPUAdamBuilder; CPUAdamBuilder().load()"'
+    "Look further up for the build's own first error, or build it alone: python -c \"from "
+    'deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().load()"'
 )
 CLEAR = translated("Delete the half-built operators before the next run: rm -rf ~/.cache/torch_extensions")
 

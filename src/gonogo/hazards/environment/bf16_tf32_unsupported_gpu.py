@@ -33,7 +33,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
         sure = what == "TF32" and bool(with_trainer(run))
         yield self.finding(
             translated(
-                "{what} is requested, and {gpu} has compute capability {capability}: bf16 and TF32 begin with 8.0."
+                "{what} is requested, but {gpu} has compute capability {capability}: bf16 and TF32 need 8.0 or higher."
             ).format(what=what, gpu=gpu.name, capability=f"{major}.{minor}"),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
             cure=(*(_CURE[:1] if bf16 is not None else ()), *(_CURE[1:2] if tf32.truth else ())),
@@ -50,7 +50,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
             if evidence is not None:
                 yield self.log_finding(
                     evidence,
-                    translated("cuBLAS refuses a bf16 matrix product, as GPUs older than Ampere have none."),
+                    translated("cuBLAS refuses a bf16 matrix product: GPUs older than Ampere don't support it."),
                     cure=_CURE,
                     certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                     confirm=_CAPABILITY,
@@ -83,7 +83,7 @@ class Bf16Tf32UnsupportedGpu(Hazard):
 
 _CUDA_BUILD = translated(
     "Install a PyTorch with CUDA: pip install --force-reinstall torch --index-url "
-    "https://download.pytorch.org/whl/cu124 (a CUDA that the driver serves)"
+    "https://download.pytorch.org/whl/cu124 (a CUDA that the driver supports)"
 )
 _CAPABILITY = translated("torch.cuda.get_device_capability() prints less than (8, 0)")
 

@@ -25,8 +25,8 @@ _LOADED = Pattern(
 _OF_BITSANDBYTES = Pattern(r"bitsandbytes|cget_col_row|cquantize|str2optimizer")
 _CURE = (
     translated(
-        "Install a bitsandbytes with a library for PyTorch's CUDA: pip install -U bitsandbytes; python -m bitsandbytes "
-        "tells which one it loads"
+        "Install a bitsandbytes with a library for PyTorch's CUDA: pip install -U bitsandbytes; python -m "
+        "bitsandbytes shows which one it loads"
     ),
     translated(
         "Let it find libcudart: export LD_LIBRARY_PATH=$CUDA_HOME/lib64:$LD_LIBRARY_PATH (conda: conda install "
@@ -51,8 +51,8 @@ class BitsandbytesCpuLibrary(Hazard):
             return
         yield self.finding(
             translated(
-                "bitsandbytes {version} brings libraries for CUDA {built}, and torch was built for {cuda}: only the "
-                "CPU library is left, which has no quantization and no 8-bit optimizer."
+                "bitsandbytes {version} ships libraries for CUDA {built}, but torch was built for {cuda}: only "
+                "the CPU library is left, which has no quantization and no 8-bit optimizer."
             ).format(version=version, built=", ".join(known[0]), cuda=minor),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if use is not None else Severity.WARNING,

@@ -17,8 +17,7 @@ class BitsandbytesNotInstalled(NotInstalled):
                 yield self.log_finding(
                     error,
                     translated(
-                        "peft uses bitsandbytes, and imported nothing under its name: the package is missing, or fails "
-                        "to load."
+                        "peft uses bitsandbytes, but could not import it: the package is missing, or fails to load."
                     ),
                     cure=translated("pip install bitsandbytes"),
                     certainty=Certainty.LIKELY if last is not None else Certainty.POSSIBLE,

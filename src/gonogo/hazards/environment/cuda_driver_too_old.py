@@ -18,12 +18,12 @@ _LIKE_IT = Pattern(
 _FOUND_VERSION = Pattern(r"found version (\d{4,5})")
 _CURE = (
     translated(
-        "Update the NVIDIA driver of the host (not of the container) to one that serves PyTorch's CUDA: 525 or newer "
-        "for 12.x, 580 or newer for 13.x; reboot"
+        "Update the NVIDIA driver of the host (not of the container) to one that supports PyTorch's CUDA: 525 or "
+        "newer for 12.x, 580 or newer for 13.x; reboot"
     ),
     translated(
-        "Or install a PyTorch of an older CUDA, at most the one nvidia-smi shows: pip install torch --index-url "
-        "https://download.pytorch.org/whl/cu118"
+        "Or install a PyTorch built for an older CUDA, at most the one nvidia-smi shows: pip install torch "
+        "--index-url https://download.pytorch.org/whl/cu118"
     ),
 )
 
@@ -51,7 +51,7 @@ class CudaDriverTooOld(Hazard):
             confirm=()
             if sure
             else (
-                translated("No cuda-compat package stands in for the driver: torch.cuda.is_available() prints False"),
+                translated("No cuda-compat package makes up for the driver: torch.cuda.is_available() prints False"),
             ),
         )
 
@@ -62,18 +62,20 @@ class CudaDriverTooOld(Hazard):
             served = int(number.group(1)) if number else 0
             yield self.log_finding(
                 evidence,
-                translated("The driver serves CUDA {cuda}, and this PyTorch was built with a newer one.").format(
+                translated("The driver supports CUDA {cuda}, but this PyTorch was built with a newer one.").format(
                     cuda=f"{served // 1000}.{served % 1000 // 10}"
                 )
                 if served
-                else translated("The driver is older than the CUDA runtime that the program brings."),
+                else translated("The driver is older than the CUDA runtime that the program uses."),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside_training(log) else Certainty.CERTAIN,
             )
         elif evidence := first(log, _LIKE_IT):
             yield self.log_finding(
                 evidence,
-                translated("Driver and CUDA runtime do not fit: the runtime asks more than this driver gives."),
+                translated(
+                    "The driver and the CUDA runtime do not match: the runtime needs more than this driver supports."
+                ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE if outside_training(log) or refused(log) else Certainty.LIKELY,
                 confirm=translated(

@@ -20,12 +20,12 @@ _USED = Pattern(
 )
 _CURE = (
     translated(
-        "Install the CUDA toolkit of PyTorch's version (conda install -c nvidia cuda-toolkit=12.1, or NVIDIA's "
-        "packages), or use an image whose tag says devel"
+        "Install the CUDA toolkit that matches PyTorch's CUDA (conda install -c nvidia cuda-toolkit=12.1, or "
+        "NVIDIA's packages), or use an image whose tag says devel"
     ),
     translated(
-        "Say where it is, on every node: export CUDA_HOME=/usr/local/cuda (conda: $CONDA_PREFIX) "
-        "PATH=$CUDA_HOME/bin:$PATH; nvcc --version must answer"
+        "Set its location on every node: export CUDA_HOME=/usr/local/cuda (conda: $CONDA_PREFIX) "
+        "PATH=$CUDA_HOME/bin:$PATH; nvcc --version must work"
     ),
 )
 
@@ -42,8 +42,8 @@ class CudaHomeMissing(Hazard):
             return
         yield self.finding(
             translated(
-                "DeepSpeed compiles {name} for this config at the first start, which takes nvcc, and there is no CUDA "
-                "toolkit here."
+                "DeepSpeed compiles {name} for this config at the first start, which needs nvcc, but there is no "
+                "CUDA toolkit here."
             ).format(name=built.name),
             certainty=Certainty.LIKELY,
             cure=(
@@ -72,7 +72,8 @@ class CudaHomeMissing(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "A CUDA extension is to be built, and there is no CUDA toolkit with nvcc where CUDA_HOME or PATH say."
+                "A CUDA extension has to be built, but there is no CUDA toolkit with nvcc where CUDA_HOME or "
+                "PATH point."
             ),
             cure=_CURE,
             certainty=certainty,

@@ -22,16 +22,16 @@ _FP16 = Pattern(
 """What transformers and accelerate say of fp16 where they see no accelerator."""
 _CURE = (
     translated(
-        "Check in the very environment of the run: nvidia-smi; python -c 'import torch; print(torch.__version__, "
+        "Check in the run's own environment: nvidia-smi; python -c 'import torch; print(torch.__version__, "
         "torch.cuda.is_available(), torch.cuda.device_count())'"
     ),
     translated(
-        "Make the GPU visible: a correct CUDA_VISIBLE_DEVICES, docker run --gpus all, a job that asks for GPUs, a CUDA "
-        "build of PyTorch"
+        "Make the GPU visible: a correct CUDA_VISIBLE_DEVICES, docker run --gpus all, a job that requests GPUs, "
+        "a CUDA build of PyTorch"
     ),
     translated(
-        "Mend the driver: reboot (or reload nvidia_uvm) after an update; start nvidia-fabricmanager of the driver's "
-        "version on NVSwitch machines (Error 802)"
+        "Fix the driver: reboot (or reload nvidia_uvm) after an update; start the nvidia-fabricmanager that "
+        "matches the driver's version on NVSwitch machines (Error 802)"
     ),
 )
 
@@ -74,6 +74,6 @@ class CudaInitFailedMasquerade(Hazard):
 
 
 _MASQUERADE = translated(
-    "bf16 or TF32 is refused since CUDA did not start or no GPU is visible, not since the GPU is too old."
+    "bf16 or TF32 is refused because CUDA failed to initialize or no GPU is visible, not because the GPU is too old."
 )
-_FAILED = translated("CUDA did not start, or no GPU is visible to this process.")
+_FAILED = translated("CUDA failed to initialize, or no GPU is visible to this process.")

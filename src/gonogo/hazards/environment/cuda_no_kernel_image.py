@@ -21,12 +21,12 @@ _UNSURE = Pattern(
 )
 _CURE = (
     translated(
-        "Install a PyTorch whose builds have this GPU's architecture: RTX 50xx and B200 need 2.7 or newer from the "
-        "cu128 index; old GPUs (Pascal, Volta) need an older CUDA, such as cu118 or cu126"
+        "Install a PyTorch whose builds support this GPU's architecture: RTX 50xx and B200 need 2.7 or newer "
+        "from the cu128 index; old GPUs (Pascal, Volta) need an older CUDA, such as cu118 or cu126"
     ),
     translated(
-        "If an extension's frame is the last (flash-attn, bitsandbytes, apex, your own kernel): build it for "
-        "this GPU, TORCH_CUDA_ARCH_LIST set to its capability"
+        "If the last frame is an extension's (flash-attn, bitsandbytes, apex, your own kernel): build it for "
+        "this GPU, with TORCH_CUDA_ARCH_LIST set to its capability"
     ),
 )
 
@@ -69,7 +69,7 @@ class CudaNoKernelImage(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "The program has no kernels for this GPU: PyTorch, or the extension whose frame is the last, was "
+                    "The program has no kernels for this GPU: PyTorch, or the extension in the last frame, was "
                     "built for other architectures."
                 ),
                 cure=_CURE,

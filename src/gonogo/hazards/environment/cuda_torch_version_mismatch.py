@@ -16,11 +16,12 @@ _TWO = Pattern(
 )
 _CURE = (
     translated(
-        "Make them one major version: install a PyTorch built with the toolkit's CUDA (pip install torch --index-url "
-        "https://download.pytorch.org/whl/cu121), or the toolkit of torch.version.cuda, and let CUDA_HOME name it"
+        "Bring both to one major version: install a PyTorch built with the toolkit's CUDA (pip install torch "
+        "--index-url https://download.pytorch.org/whl/cu121), or the toolkit of torch.version.cuda, and point "
+        "CUDA_HOME to it"
     ),
     translated(
-        "To try it as it is: export DS_SKIP_CUDA_CHECK=1 (neighbouring versions mostly work, 11 with 12 may crash)"
+        "To try it as it is: export DS_SKIP_CUDA_CHECK=1 (neighboring versions mostly work, 11 with 12 may crash)"
     ),
 )
 
@@ -40,13 +41,13 @@ class CudaTorchVersionMismatch(Hazard):
             return
         yield self.finding(
             translated(
-                "nvcc is of CUDA {toolkit} and torch was built for {cuda}: DeepSpeed refuses to compile {name} with "
-                "another major version."
+                "nvcc is from CUDA {toolkit}, but torch was built for {cuda}: DeepSpeed refuses to compile "
+                "{name} with a different major version."
             ).format(toolkit=toolkit, cuda=cuda, name=built.name),
             certainty=Certainty.LIKELY if checked else Certainty.POSSIBLE,
             cure=_CURE,
             spans=(built.span, span_of(environment, "torch"), environment.toolkit.span()),
-            confirm=translated("ds_report shows {name} as not installed, so that it is compiled at the start").format(
+            confirm=translated("ds_report shows {name} as not installed, so it is compiled at the start").format(
                 name=built.name
             ),
         )
@@ -63,11 +64,11 @@ class CudaTorchVersionMismatch(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "The CUDA toolkit is {toolkit}, and PyTorch was built with {torch}: DeepSpeed refuses to compile."
+                "The CUDA toolkit is {toolkit}, but PyTorch was built with {torch}: DeepSpeed refuses to compile."
             ).format(toolkit=two[0], torch=two[1])
             if len(two) == 2
             else translated(
-                "Extensions were built, or are to be built, with another CUDA or PyTorch than the one that runs."
+                "Extensions were built, or are to be built, with a different CUDA or PyTorch from the one that runs."
             ),
             cure=_CURE,
             certainty=Certainty.POSSIBLE if compiled else Certainty.CERTAIN,
@@ -82,9 +83,8 @@ class CudaTorchVersionMismatch(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "The nvcc that was found is older than CUDA {floor}, which flash-attn needs; the CUDA that torch "
-                    "brings "
-                    "has no nvcc."
+                    "The nvcc that was found is older than CUDA {floor}, which flash-attn needs; the CUDA that "
+                    "comes with torch has no nvcc."
                 ).format(floor=str(found.group(1))),
                 cure=_CURE[:1],
                 certainty=Certainty.LIKELY,

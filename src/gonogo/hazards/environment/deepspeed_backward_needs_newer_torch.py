@@ -15,9 +15,9 @@ _FAULTS = (
         ">=0.18.3,<0.18.7",
         ">=2.3,<2.5",
         ("deepspeed", ">=0.18.7"),
-        translated("it looks for a gradient's node with gradients off, which PyTorch up to 2.4 does not have then"),
+        translated("it looks up a gradient's node with gradients disabled, which PyTorch up to 2.4 does not have then"),
     ),
-    (">=0.18.3", "<2.3", ("deepspeed", "<0.18.3"), translated("it asserts internals that PyTorch has from 2.3 on")),
+    (">=0.18.3", "<2.3", ("deepspeed", "<0.18.3"), translated("it asserts internals that PyTorch has only since 2.3")),
 )
 
 
@@ -32,7 +32,7 @@ class DeepspeedBackwardNeedsNewerTorch(LoggedHazard):
                 continue
             sure = certainty_of_versions(environment, run, "deepspeed", "torch")
             yield self.finding(
-                translated("{deepspeed} does not go through a backward of ZeRO-{stage} with {torch}: {why}.").format(
+                translated("{deepspeed} can't run a ZeRO-{stage} backward with {torch}: {why}.").format(
                     deepspeed=describe_package(environment, "deepspeed"),
                     torch=describe_package(environment, "torch"),
                     stage=stage,

@@ -19,13 +19,14 @@ class DeepspeedNotInstalled(NotInstalled):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "The Python that trains finds no deepspeed: it is not installed there, or in another environment."
+                    "The Python that runs the training can't find deepspeed: it is not installed, or is in "
+                    "another environment."
                 ),
                 certainty=Certainty.LIKELY,
                 cure=(
                     translated(
                         "python -m pip install deepspeed, with the Python that the launcher starts (torchrun and "
-                        "accelerate are each of one environment: which accelerate)"
+                        "accelerate each belong to one environment: which accelerate)"
                     ),
                     translated("On every node, and in Ray's runtime env"),
                 ),

@@ -9,7 +9,7 @@ _PARSERS = ("transformers.HfArgumentParser", "transformers.hf_argparser.HfArgume
 _FIRST = ("Trainer", "Seq2SeqTrainer", "PreTrainedModel")  # what imports modeling_utils before anything else
 _CURE = (
     translated('Install a transformers without the bug: pip install "transformers==4.52.4", or 4.54 and newer'),
-    translated("In your own script import TrainingArguments on its own line, before anything else of transformers"),
+    translated("In your own script import TrainingArguments on its own line, before anything else from transformers"),
 )
 
 
@@ -31,8 +31,8 @@ class DeepspeedPathTakenForDict(Hazard):
         edit = run.environment.replacing_version("transformers", "==4.52.4")
         yield self.finding(
             translated(
-                "{name} is imported before TrainingArguments, and with this transformers the option --deepspeed is "
-                "then a dict: the parser refuses “{path}”."
+                "{name} is imported before TrainingArguments, and with this transformers the option --deepspeed "
+                "then expects a dict: the parser refuses “{path}”."
             ).format(name=name, path=option.string),
             # What a file of the project imports before may be TrainingArguments.
             certainty=Certainty.CERTAIN if len(run.scripts) == 1 else Certainty.LIKELY,
@@ -52,7 +52,7 @@ class DeepspeedPathTakenForDict(Hazard):
             yield self.log_finding(
                 line,
                 translated(
-                    "The path after --deepspeed was taken for a dict: a fault of transformers 4.53, not of the file."
+                    "The path after --deepspeed was taken for a dict: a bug in transformers 4.53, not in the file."
                 ),
                 cure=_CURE,
             )

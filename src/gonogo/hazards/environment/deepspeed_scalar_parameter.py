@@ -31,8 +31,8 @@ class DeepspeedScalarParameter(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "`{code}` has no dimensions: DeepSpeed 0.19.8 broadcasts each parameter as bytes, and torch can't "
-                    "view a tensor without dimensions so."
+                    "`{code}` has no dimensions: DeepSpeed 0.19.8 broadcasts each parameter as bytes, and torch "
+                    "can't view a tensor without dimensions that way."
                 ).format(code=ast.unparse(call.node)),
                 cure=_CURE,
                 spans=(call.place.span(), run.environment.field("deepspeed").span(translated("the faulty release"))),
@@ -57,8 +57,8 @@ class DeepspeedScalarParameter(Hazard):
         return self.log_finding(
             evidence,
             translated(
-                "A parameter without dimensions (a logit_scale, a temperature) is broadcast as bytes, which torch "
-                "refuses. Of DeepSpeed's releases, 0.19.8 does so."
+                "A parameter without dimensions (a logit_scale, a temperature) is broadcast as bytes, which "
+                "torch refuses. DeepSpeed 0.19.8 is the release that does so."
             ),
             cure=_CURE,
             certainty=certainty,

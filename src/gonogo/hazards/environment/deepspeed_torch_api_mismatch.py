@@ -100,5 +100,5 @@ def _by_deepspeed(error: LoggedError) -> bool:
 
 _CONFIRM = (translated("The import's innermost frame is DeepSpeed's"),)
 _CAUSE = translated(
-    "DeepSpeed asks PyTorch for a name that the installed version does not have: the two are from different times."
+    "DeepSpeed uses a PyTorch name that the installed version does not have: the two releases are from different times."
 )

@@ -69,7 +69,7 @@ class FlashAttnUndefinedSymbol(Hazard):
         )
 
 
-_CAUSE = translated("flash-attn's compiled library asks PyTorch for a symbol that the installed PyTorch does not have.")
+_CAUSE = translated("flash-attn's compiled library needs a PyTorch symbol that the installed PyTorch does not have.")
 
 
 _FOR_TORCH = Pattern(r"torch(\d+\.\d+)")

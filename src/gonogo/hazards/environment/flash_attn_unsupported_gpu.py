@@ -16,7 +16,7 @@ _CURE = (
         "--attn_impl "
         "sdpa (ms-swift), flash_attention: false (axolotl), use_flash_attn: false in a remote-code config"
     ),
-    translated("If the model's own code takes it whenever it is installed: pip uninstall flash-attn"),
+    translated("If the model's own code uses it whenever it is installed: pip uninstall flash-attn"),
 )
 
 
@@ -37,7 +37,8 @@ class FlashAttnUnsupportedGpu(Hazard):
         gpu, (major, minor) = found
         yield self.finding(
             translated(
-                "flash-attn is requested, and {gpu} has compute capability {capability}: its kernels begin with 8.0."
+                "flash-attn is requested, but {gpu} has compute capability {capability}: its kernels need 8.0 or "
+                "higher."
             ).format(gpu=gpu.name, capability=f"{major}.{minor}"),
             cure=_CURE[:1],
             spans=asked.span(),
@@ -50,7 +51,7 @@ class FlashAttnUnsupportedGpu(Hazard):
             if sglang := first(log, _OF_SGLANG):
                 yield self.log_finding(
                     sglang,
-                    translated("SGLang takes FlashAttention 3, and sgl-kernel has none for this GPU."),
+                    translated("SGLang uses FlashAttention 3, but sgl-kernel has none for this GPU."),
                     cure=_CURE_OF_SGLANG,
                     certainty=Certainty.LIKELY,
                     confirm=translated("torch.cuda.get_device_capability() is neither (9, 0) nor (8, …)"),

@@ -16,8 +16,8 @@ class GpusOfUnequalMemory(Hazard):
         names = " + ".join(dict.fromkeys(gpu.name for gpu in environment.gpus))
         yield self.finding(
             translated(
-                "{count} ranks on {names}: each gets the same share and the same micro-batch, so that the {small:.0f} "
-                "GiB of the smallest are the limit of all, and {rest:.0f} GiB are left unused."
+                "{count} ranks on {names}: each gets the same share and the same micro-batch, so the {small:.0f} "
+                "GiB of the smallest GPU limit all of them, and {rest:.0f} GiB stay unused."
             ).format(
                 count=len(sizes),
                 names=names,

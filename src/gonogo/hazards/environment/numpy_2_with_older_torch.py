@@ -21,8 +21,8 @@ class Numpy2WithOlderTorch(UnfitVersions):
             return
         yield self.finding(
             translated(
-                "torch {torch} was compiled for numpy 1 and names no upper limit, and the list leaves numpy open "
-                "({specifier}): pip takes numpy 2."
+                "torch {torch} was compiled for numpy 1 but sets no upper limit, and the list leaves numpy open "
+                "({specifier}): pip installs numpy 2."
             ).format(torch=torch.version, specifier=f"numpy{numpy.specifier}"),
             certainty=Certainty.LIKELY,
             cure=translated("Write numpy<2 in the list"),

@@ -41,8 +41,8 @@ class OpBuildLibcurandMissing(Hazard):
             return
         yield self.finding(
             translated(
-                "conda brings nvcc (cuda-nvcc) without the libraries: DeepSpeed links cpu_adam, which the offloaded "
-                "optimizer needs, with libcurand."
+                "conda installs nvcc (cuda-nvcc) without the libraries: DeepSpeed links cpu_adam, which the "
+                "offloaded optimizer needs, against libcurand."
             ),
             certainty=Certainty.LIKELY if links else Certainty.POSSIBLE,
             cure=_CURE[:2],
@@ -55,13 +55,15 @@ class OpBuildLibcurandMissing(Hazard):
         if evidence := first(log, _MISSING):
             yield self.log_finding(
                 evidence,
-                translated("The build of a DeepSpeed operator found no CUDA library to link with (curand or cudart)."),
+                translated(
+                    "The build of a DeepSpeed operator found no CUDA library to link against (curand or cudart)."
+                ),
                 cure=_CURE,
             )
         elif evidence := first(log, _OTHER_CUDA_PART):
             yield self.log_finding(
                 evidence,
-                translated("The CUDA toolkit with which the operator is built is not complete."),
+                translated("The CUDA toolkit that the operator is built with is incomplete."),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,
                 confirm=FIND_THE_ERROR,
@@ -70,8 +72,8 @@ class OpBuildLibcurandMissing(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "The build of a DeepSpeed operator failed earlier; the log does not show why. A libcurand that the "
-                    "linker does not find is the most common reason."
+                    "The build of a DeepSpeed operator failed earlier; the log does not show why. The most "
+                    "common reason is that the linker can't find libcurand."
                 ),
                 cure=_CURE,
                 certainty=Certainty.POSSIBLE,

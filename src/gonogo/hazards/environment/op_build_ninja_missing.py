@@ -13,8 +13,8 @@ _NINJA_RAN = Pattern(r"\['ninja', '-v'|ninja: build stopped|Emitting ninja build
 _CURE = (
     translated("pip install ninja on every node, in the environment of the run"),
     translated(
-        "Where pip shows it installed: put the environment's bin folder into PATH of the launched processes (ninja "
-        "--version must answer there); pdsh and sudo drop it"
+        "Where pip shows it installed: add the environment's bin folder to the PATH of the launched processes "
+        "(ninja --version must work there); pdsh and sudo drop it"
     ),
 )
 
@@ -30,8 +30,8 @@ class OpBuildNinjaMissing(Hazard):
         names = ", ".join(one.name for one in built)
         yield self.finding(
             translated(
-                "DeepSpeed compiles {names} when the run starts, and there is no ninja: neither the package nor the "
-                "program."
+                "DeepSpeed compiles {names} when the run starts, but there is no ninja: neither the package nor "
+                "the program."
             ).format(names=names),
             certainty=Certainty.LIKELY,
             cure=_CURE[:1],
@@ -44,7 +44,7 @@ class OpBuildNinjaMissing(Hazard):
         if evidence := first(log, _MISSING):
             yield self.log_finding(
                 evidence,
-                translated("PyTorch builds extensions with the program ninja, and the process does not find it."),
+                translated("PyTorch builds extensions with the program ninja, but the process can't find it."),
                 cure=_CURE,
             )
         elif (evidence := unexplained_build(log)) and log.find(_NINJA_RAN) is None:

@@ -16,8 +16,8 @@ _NEW_GPU = Pattern(r"\b(?:RTX )?[45]0[6-9]0|\b(?:L40S?|L4|L20|H100|H800|H20|H200
 _OLD_TOOLKIT = Pattern(r"torch_extensions/py\d+_cu(?:10\d|11[0-7])\b|/cuda-1(?:0|1\.[0-7])\b|\+cu(?:10\d|11[0-7])\b")
 _CURE = (
     translated(
-        "Install a CUDA toolkit whose nvcc knows the GPU (8.9 and 9.0: 11.8 or newer, 10.0 and 12.0: 12.8 or newer) "
-        "and let CUDA_HOME and PATH name it, with a PyTorch of the same CUDA"
+        "Install a CUDA toolkit whose nvcc supports the GPU (8.9 and 9.0: 11.8 or newer, 10.0 and 12.0: 12.8 or "
+        "newer) and point CUDA_HOME and PATH to it, with a PyTorch built for the same CUDA"
     ),
     translated(
         'If the toolkit must stay: export TORCH_CUDA_ARCH_LIST="8.0;8.6+PTX" (the newest that nvcc --list-gpu-arch '
@@ -44,8 +44,8 @@ class OpBuildNvccArchUnsupported(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "DeepSpeed compiles {name} for {gpu} ({arch}), and nvcc {toolkit} does not know it: {first} is the "
-                    "first that does."
+                    "DeepSpeed compiles {name} for {gpu} ({arch}), but nvcc {toolkit} does not support it: "
+                    "{first} is the first that does."
                 ).format(
                     name=fused.name,
                     gpu=gpu.name,

@@ -13,7 +13,7 @@ _CURE = (
         "Install the headers of the Python that runs the program: apt install python3.10-dev (dnf install "
         "python3-devel), with its version"
     ),
-    translated("Or use a conda or uv Python, which brings its headers"),
+    translated("Or use a conda or uv Python, which includes its headers"),
     CLEAR,
 )
 
@@ -41,7 +41,7 @@ class OpBuildPythonHMissing(Hazard):
         if evidence := first(log, _MISSING):
             yield self.log_finding(
                 evidence,
-                translated("The compiler finds no Python.h: the development files of this Python are not installed."),
+                translated("The compiler can't find Python.h: the development files of this Python are not installed."),
                 cure=_CURE,
             )
         elif evidence := unexplained_build(log):

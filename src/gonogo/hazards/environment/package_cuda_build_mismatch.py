@@ -28,7 +28,7 @@ class PackageCudaBuildMismatch(LoggedHazard):
             if not together(environment, name, "torch"):
                 continue
             yield self.finding(
-                translated("{package} is built for CUDA {built}, and {torch} for CUDA {cuda}.").format(
+                translated("{package} is built for CUDA {built}, but {torch} for CUDA {cuda}.").format(
                     package=describe_package(environment, name),
                     built=named.group(1),
                     torch=describe_package(environment, "torch"),

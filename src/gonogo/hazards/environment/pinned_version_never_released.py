@@ -47,7 +47,7 @@ class PinnedVersionNeverReleased(Hazard):
                 ),
                 certainty=Certainty.LIKELY if old else Certainty.POSSIBLE,
                 severity=Severity.ERROR if old else Severity.WARNING,
-                cure=translated("Pin {near}, or another release that there is").format(near=near[0]),
+                cure=translated("Pin {near}, or another release that exists").format(near=near[0]),
                 spans=span_of(environment, name),
                 confirm=translated("pip index versions {name} does not list it").format(name=name),
             )

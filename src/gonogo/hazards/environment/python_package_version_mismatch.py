@@ -108,17 +108,17 @@ _WRAPPER = Pattern(
 """What a training framework calls of torch or DeepSpeed, with the keywords of the release that it was written for."""
 _GLOB = Pattern(r"Invalid pattern: '\*\*' can only be an entire path component")
 _CURE_OF_GLOB = (
-    translated("pip install -U datasets (2.15 or newer), or stay with it and take fsspec==2023.9.2"),
-    translated("Where data_files of your own has such a pattern: data/**/*.json in place of data/**.json"),
+    translated("pip install -U datasets (2.15 or newer), or keep it and use fsspec==2023.9.2"),
+    translated("If your own data_files has such a pattern: use data/**/*.json instead of data/**.json"),
 )
 _CURE = (
     translated(
-        "Install versions of one time: pip install -U transformers peft accelerate trl, or the set that the training "
-        "framework pins (its requirements file)"
+        "Install versions from the same period: pip install -U transformers peft accelerate trl, or the set that "
+        "the training framework pins (its requirements file)"
     ),
     translated(
-        "If transformers must stay: take the older of the other, such as pip install 'peft<0.14' with "
-        "transformers<4.45; pip check lists conflicts"
+        "If transformers must stay: use an older release of the other package, such as pip install 'peft<0.14' "
+        "with transformers<4.45; pip check lists conflicts"
     ),
 )
 
@@ -222,9 +222,7 @@ def _named(log: FailureLog, error: LoggedError) -> tuple[Text, tuple[Text, ...]]
     if not misfit.asks and misfit.form in FORMS_OF_CALLS:
         return _of_your_call(misfit, lacks)
     return (
-        translated(
-            "{asks} asks for {what}, which {lacks} does not have: the two releases don't fit each other{fits}."
-        ).format(
+        translated("{asks} needs {what}, which {lacks} does not have: the two releases don't match{fits}.").format(
             asks=asks or other,
             what=Text(f"{name} of {misfit.subject}", f"{misfit.subject} 的 {name}")
             if misfit.names
@@ -249,8 +247,8 @@ def _of_your_call(misfit: Misfit, lacks: str) -> tuple[Text, tuple[Text, ...]]:
     listed = ", ".join(misfit.names)
     cures = [
         translated(
-            "Call it as {lacks} takes it (help({subject}), or its changelog), or install the release of {package} that "
-            "the line was written for"
+            "Call it the way {lacks} expects (help({subject}), or its changelog), or install the release of "
+            "{package} that the line was written for"
         ).format(lacks=lacks, subject=misfit.subject, package=misfit.lacks)
     ]
     if config := config_of_trainer(misfit.subject):
@@ -261,7 +259,7 @@ def _of_your_call(misfit: Misfit, lacks: str) -> tuple[Text, tuple[Text, ...]]:
 
 
 _INTO_THE_CONFIG = translated(
-    "If {names} is a setting of the training, give it to the trainer's arguments: {config}({names}=…)"
+    "If {names} is a training setting, give it to the trainer's arguments: {config}({names}=…)"
 )
 
 
@@ -355,5 +353,5 @@ def _crosses(error: LoggedError) -> bool:
 
 
 _PACKAGE = Pattern(r"(?:site|dist)-packages/(\w+)/")
-_CAUSE = translated("One package of the training stack expects another version of a package beside it.")
-_CONFIRM = (translated("pip list shows packages of different times; pip check names a conflict"),)
+_CAUSE = translated("One package of the training stack expects a different version of another package.")
+_CONFIRM = (translated("pip list shows packages from different times; pip check names a conflict"),)

@@ -28,18 +28,19 @@ _CURES = {
         "what differs"
     ),
     "data": translated(
-        "Give every rank as many batches: DistributedSampler (or accelerator.prepare) over one dataset, or cut all to "
-        "the shortest"
+        "Give every rank the same number of batches: DistributedSampler (or accelerator.prepare) over one "
+        "dataset, or cut all to the shortest"
     ),
     "nccl": translated(
         "Export the variable on every node: deepspeed passes only what is in .deepspeed_env, Slurm only with "
         "--export=ALL"
     ),
     "gpu": translated(
-        "Choose nodes of one type, or size the batch by the smallest GPU: the slowest and smallest one decides"
+        "Choose nodes of the same type, or size the batch for the smallest GPU: the slowest and smallest one "
+        "sets the limit"
     ),
     "seed": translated(
-        "Seed all ranks alike before the model is created (set_seed), and only the data's order by rank"
+        "Seed all ranks identically before the model is created (set_seed), and vary only the data order by rank"
     ),
 }
 

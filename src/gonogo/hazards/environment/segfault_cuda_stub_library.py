@@ -39,7 +39,7 @@ class SegfaultCudaStubLibrary(Hazard):
             before = len(place.text[:first].encode())
             width = len(place.text[first:last].encode())
             word = place.source.place(place.start + before, place.start + before + width)
-            fixes = (self.fix(translated("take the folder out"), word.edit(""), safe=False),)
+            fixes = (self.fix(translated("remove the folder"), word.edit(""), safe=False),)
         yield self.finding(
             translated(
                 "LD_LIBRARY_PATH holds {entry}: the stubs there are for the linker, and crash a program that loads "
@@ -89,8 +89,8 @@ class SegfaultCudaStubLibrary(Hazard):
             )
             if certainty is not Certainty.POSSIBLE
             else translated(
-                "A process crashed (segmentation fault) where the backend starts. A stub of the driver's library in "
-                "LD_LIBRARY_PATH does that; so do mismatched NCCL, CUDA or glibc."
+                "A process crashed (segmentation fault) where the backend starts. A stub of the driver's library "
+                "in LD_LIBRARY_PATH causes that; so do mismatched NCCL, CUDA or glibc."
             ),
             cure=translated(
                 "Take .../lib64/stubs out of LD_LIBRARY_PATH (echo $LD_LIBRARY_PATH), also in ~/.bashrc, the "
@@ -98,7 +98,7 @@ class SegfaultCudaStubLibrary(Hazard):
             ),
             certainty=certainty,
             confirm=translated(
-                "echo $LD_LIBRARY_PATH names a folder stubs; ldd or LD_DEBUG=libs shows libnvidia-ml.so from there"
+                "echo $LD_LIBRARY_PATH shows a stubs folder; ldd or LD_DEBUG=libs shows libnvidia-ml.so from there"
             ),
         )
 

@@ -25,12 +25,12 @@ class TorchCpuBuildOnGpus(Hazard):
             return
         cuda = cuda_of_torch_on_pypi(version.public) or "12.4"
         yield self.finding(
-            translated("{torch} was built without CUDA, and the run is to use GPUs.").format(
+            translated("{torch} was built without CUDA, but the run is supposed to use GPUs.").format(
                 torch=describe_package(environment, "torch")
             ),
             cure=translated(
-                "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda} (a CUDA that the "
-                "driver serves)"
+                "pip install torch=={version} --index-url https://download.pytorch.org/whl/cu{cuda} (a CUDA that "
+                "the driver supports)"
             ).format(version=version.public, cuda=cuda.replace(".", "")),
             spans=(span_of(environment, "torch"), asked.span()),
         )

@@ -15,12 +15,12 @@ _GOES_ON = Pattern(
 )
 _CURE = (
     translated(
-        "Stop the run and every process of it, then delete the lock, or the whole cache: rm -rf "
+        "Stop the run and all its processes, then delete the lock, or the whole cache: rm -rf "
         "~/.cache/torch_extensions (or the folder that TORCH_EXTENSIONS_DIR names)"
     ),
     translated(
-        "Keep it from coming back: one TORCH_EXTENSIONS_DIR a job, on a local disk, or DeepSpeed's operators built at "
-        "installation (DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install deepspeed)"
+        "Keep it from coming back: use one TORCH_EXTENSIONS_DIR per job, on a local disk, or build DeepSpeed's "
+        "operators at installation (DS_BUILD_CPU_ADAM=1 DS_BUILD_FUSED_ADAM=1 pip install deepspeed)"
     ),
 )
 
@@ -36,7 +36,7 @@ class TorchExtensionBuildLock(Hazard):
             return
         yield self.finding(
             translated(
-                "{lock} is a lock of an extension's build that is older than an hour: a run that loads the same "
+                "{lock} is an extension's build lock that is more than an hour old: a run that loads the same "
                 "operator waits for it, forever and silently."
             ).format(lock=lock),
             certainty=Certainty.LIKELY,
@@ -61,7 +61,7 @@ class TorchExtensionBuildLock(Hazard):
                 cure=_CURE,
                 certainty=Certainty.LIKELY,
                 confirm=translated(
-                    "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file lock is in the folder"
+                    "py-spy dump --pid PID shows wait in torch/utils/file_baton.py; a file named lock is in the folder"
                 ),
             )
 
@@ -72,5 +72,5 @@ def _last_build(log: FailureLog) -> LineMatch | None:
 
 
 _CAUSE = translated(
-    "The process waits for the lock of an extension's build, which nobody holds any more: a build was killed."
+    "The process waits for an extension's build lock that no process holds any more: a build was killed."
 )

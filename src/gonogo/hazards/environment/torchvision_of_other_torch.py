@@ -20,8 +20,8 @@ class TorchvisionOfOtherTorch(BuiltForOtherTorch):
         yield self.log_finding(
             evidence,
             translated(
-                "{package} registers no operators with the installed torch: it was compiled for another release or "
-                "build (CUDA, ROCm, CPU) of it{there}."
+                "{package} registers no operators with the installed torch: it was compiled for a different "
+                "torch release or build (CUDA, ROCm, CPU){there}."
             ).format(package=package, there=Text(f" ({there})", f"（{there}）") if there else ""),
             cure=Text(
                 f"Install torch and {package} together, from one index of PyTorch (the same +cu… or +rocm…); or "

@@ -25,8 +25,8 @@ class TrainerStateHoldsTensor(UnfitVersions):
 
 _SAID = Pattern(r"Object of type Tensor is not JSON serializable")
 _LOGGED = translated(
-    "What the Trainer has logged holds a tensor, and its state is written as JSON: transformers 4.38 logs DeepSpeed's "
-    "gradient norm so."
+    "What the Trainer logged contains a tensor, but its state is written as JSON: transformers 4.38 logs "
+    "DeepSpeed's gradient norm that way."
 )
 _CURES = (
     translated("pip install 'transformers>=4.39.3,<5', or 4.37.2"),

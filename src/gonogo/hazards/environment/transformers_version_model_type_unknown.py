@@ -16,12 +16,12 @@ _LOOKED_UP = Pattern(r"CONFIG_MAPPING\[|MODEL_TYPE|raise KeyError\(key\)")
 _AUTO = ("CONFIG_MAPPING", "configuration_auto.py", "auto_factory.py", "tokenization_auto.py", "processing_auto.py")
 _CURE = (
     translated(
-        "Upgrade transformers in the environment that really runs: python -m pip install -U transformers (the model's "
-        "card names the version), with the python of the launched processes"
+        "Upgrade transformers in the environment that the run actually uses: python -m pip install -U "
+        "transformers (the model's card names the version), with the python of the launched processes"
     ),
     translated(
         "Check which one runs: python -c 'import transformers; print(transformers.__version__, "
-        "transformers.__file__)'; the traceback's paths tell too"
+        "transformers.__file__)'; the traceback's paths show it too"
     ),
 )
 
@@ -36,9 +36,9 @@ class TransformersVersionModelTypeUnknown(Hazard):
         if known is None:
             return
         if not known.oldest and environment.within("transformers", f"<{known.first}"):
-            since, wanted = translated("knows since {first}"), f">={known.first}"
+            since, wanted = translated("supports from {first}"), f">={known.first}"
         elif known.removed is not None and environment.within("transformers", f">={known.removed}"):
-            since = translated("has dropped in {removed}")
+            since = translated("dropped in {removed}")
             wanted = f">={known.first},<{known.removed}"
         else:
             return

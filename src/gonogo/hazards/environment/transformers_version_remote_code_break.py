@@ -40,8 +40,8 @@ _CURE = (
         "transformers_version): pip install transformers==4.44.*"
     ),
     translated(
-        "Or update the model's code: download its .py files anew, delete "
-        "~/.cache/huggingface/modules/transformers_modules; where transformers knows the model by now, drop "
+        "Or update the model's code: download its .py files again, delete "
+        "~/.cache/huggingface/modules/transformers_modules; if transformers supports the model by now, drop "
         "trust_remote_code"
     ),
 )
@@ -66,7 +66,8 @@ class TransformersVersionRemoteCodeBreak(Hazard):
             return
         yield self.finding(
             translated(
-                "The model brings its own code (auto_map), written for transformers {written}; the run has {installed}."
+                "The model comes with its own code (auto_map), written for transformers {written}; the run has "
+                "{installed}."
             ).format(written=written_for, installed=describe_package(environment, "transformers")),
             certainty=certainty,
             severity=severity,

@@ -26,7 +26,7 @@ class VisibleGpuWithoutKernelsInBuild(LoggedHazard):
                 return
         yield self.finding(
             translated(
-                "{gpu} is visible beside the GPU that is meant: what spreads over all devices runs into it, and "
+                "{gpu} is visible beside the intended GPU: code that spreads over all devices uses it too, but "
                 "torch's wheel has no kernels for integrated graphics."
             ).format(gpu=integrated[0]),
             certainty=Certainty.POSSIBLE,

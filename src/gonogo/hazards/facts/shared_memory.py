@@ -18,8 +18,8 @@ SHARED_MEMORY_FIX = translated("share the host's /dev/shm: --ipc=host")
 SHARED_MEMORY_CURE = (translated("Start the container with --ipc=host, or with --shm-size=16g"),)
 _POD_CURE = (
     translated(
-        "Give the pod a volume `emptyDir: {{medium: Memory}}` and mount it at /dev/shm (it counts as memory of the "
-        "container)"
+        "Give the pod a volume `emptyDir: {{medium: Memory}}` and mount it at /dev/shm (it counts toward the "
+        "container's memory)"
     ).format(),
 )
 _DOCKER = translated("docker run gives the container 64 MB of /dev/shm")

@@ -34,5 +34,5 @@ class Fsdp2MethodOutsideForward(LoggedHazard):
             )
 
     cause_in_script = translated(
-        "{name} is sharded by fully_shard, whose hooks run with forward alone: generate() meets sharded parameters."
+        "{name} is sharded by fully_shard, whose hooks run only in forward: generate() sees sharded parameters."
     )

@@ -12,7 +12,7 @@ class Fsdp2TorchTooOld(LoggedHazard):
         if str(version.get("")) != "2" or not environment.within("torch", "<2.6"):
             return
         yield self.finding(
-            translated("fsdp_version is 2, and {torch} is older than the 2.6 that it needs.").format(
+            translated("fsdp_version is 2, but {torch} is older than the 2.6 it needs.").format(
                 torch=describe_package(environment, "torch")
             ),
             certainty=certainty_of_versions(environment, run, "torch"),

@@ -20,4 +20,4 @@ class Fsdp8bitWeights(LoggedHazard):
                     spans=(asked.span(), kind.span(translated("FSDP is requested here"))),
                 )
 
-    cause_in_script = translated("The model is loaded in 8 bits, and FSDP shards floating-point parameters only.")
+    cause_in_script = translated("The model is loaded in 8 bits, but FSDP shards only floating-point parameters.")

@@ -66,11 +66,11 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
                 edit = script.removing_statement(move)
                 yield self.finding(
                     translated(
-                        "{name} is wrapped by FSDP with its parameters offloaded to the CPU, and then moved to the "
-                        "GPU: FSDP refuses parameters that are not where it keeps them."
+                        "{name} is wrapped by FSDP with its parameters offloaded to the CPU and then moved to "
+                        "the GPU: FSDP rejects parameters that are not where it keeps them."
                     ).format(name=target.id),
                     cure=(
-                        translated("Take {move} out").format(move=script.place(move).text),
+                        translated("Remove {move}").format(move=script.place(move).text),
                         translated("Or leave cpu_offload out"),
                     ),
                     spans=(script.place(move).span(), wrap.place.span(translated("wrapped with offload here"))),
@@ -105,8 +105,8 @@ class FsdpCpuOffloadDeviceMismatch(Hazard):
         return self.log_finding(
             evidence,
             translated(
-                "FSDP offloads parameters to the CPU and brings them to the GPU itself; something else moved the "
-                "model, so that parameters, gradients and shards are not where FSDP expects them."
+                "FSDP offloads parameters to the CPU and moves them to the GPU itself; something else moved the "
+                "model, so parameters, gradients and shards are not where FSDP expects them."
             ),
             cure=_CURES,
             certainty=certainty,

@@ -27,6 +27,6 @@ class FsdpGenerateOnShardedModel(LoggedHazard):
                 )
 
     cause_in_script = translated(
-        "{name} is wrapped by FSDP, and generate() is the wrapped model's own: the root's parameters are not gathered "
-        "for it."
+        "{name} is wrapped by FSDP, but generate() is the inner model's own method: the root's parameters are "
+        "not gathered for it."
     )

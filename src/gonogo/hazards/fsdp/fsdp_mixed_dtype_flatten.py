@@ -45,7 +45,8 @@ class FsdpMixedDtypeFlatten(Hazard):
                     "with use_orig_params."
                 ),
                 cure=translated(
-                    "Set fsdp_use_orig_params: true, or wrap adapters apart with peft's fsdp_auto_wrap_policy(model)"
+                    "Set fsdp_use_orig_params: true, or wrap adapters separately with peft's "
+                    "fsdp_auto_wrap_policy(model)"
                 ),
             )
         elif evidence := first_match(log, _INTEGER):

@@ -25,8 +25,8 @@ class FsdpOptimizerMadeBeforeWrapping(Hazard):
                     continue
                 yield self.finding(
                     translated(
-                        "{optimizer} holds the parameters that {model} had before FSDP joined them: its steps change "
-                        "nothing that is trained."
+                        "{optimizer} holds the parameters that {model} had before FSDP flattened them: its steps "
+                        "update nothing that is trained."
                     ).format(optimizer=call.method, model=model.id),
                     cure=(
                         translated("Create the optimizer after the model is wrapped"),

@@ -79,13 +79,11 @@ class FsdpWrapClassNotFound(Hazard):
         yield self.log_finding(
             evidence,
             translated("FSDP looks for {layer} among the classes of the model's modules and finds none.").format(
-                layer=Text(named.group(1), f" {named.group(1)}")
-                if named
-                else translated("the class that it is to wrap")
+                layer=Text(named.group(1), f" {named.group(1)}") if named else translated("the class to wrap")
             ),
             cure=_CURES,
             certainty={True: Certainty.CERTAIN, None: Certainty.LIKELY, False: Certainty.POSSIBLE}[asked],
-            confirm=translated("The launch command or accelerate's config file asks for FSDP"),
+            confirm=translated("The launch command or accelerate's config file enables FSDP"),
         )
 
 

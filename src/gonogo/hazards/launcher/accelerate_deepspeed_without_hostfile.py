@@ -17,8 +17,8 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
             return
         yield self.finding(
             translated(
-                "{count} machines under DeepSpeed without deepspeed_multinode_launcher: accelerate takes pdsh, finds "
-                "no hostfile, and each machine trains alone."
+                "{count} machines under DeepSpeed without deepspeed_multinode_launcher: accelerate uses pdsh, "
+                "finds no hostfile, and each machine trains alone."
             ).format(count=count),
             certainty=Certainty.LIKELY,
             cure=(
@@ -36,7 +36,7 @@ class AccelerateDeepspeedWithoutHostfile(Hazard):
             )
             if launch.launcher_options.can_edit("num_machines")
             else None,
-            confirm=translated("/job/hostfile is not there"),
+            confirm=translated("/job/hostfile does not exist"),
         )
 
 

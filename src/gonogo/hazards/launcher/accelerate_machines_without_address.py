@@ -27,7 +27,7 @@ class AccelerateMachinesWithoutAddress(Hazard):
         ]
         if missing:
             yield self.finding(
-                translated("num_machines is {count}, and nothing sets {missing}.").format(
+                translated("num_machines is {count}, but nothing sets {missing}.").format(
                     count=count, missing=Text(" and ".join(missing), " 和 ".join(missing))
                 ),
                 certainty=Certainty.CERTAIN if run.accelerate is not None else Certainty.LIKELY,
@@ -40,7 +40,8 @@ class AccelerateMachinesWithoutAddress(Hazard):
         elif address.string and is_loopback(address.string) and whole_number(rank) != 0:
             yield self.finding(
                 translated(
-                    "main_process_ip is {address} with {count} machines: on each that is the machine itself."
+                    "main_process_ip is {address} with {count} machines: on each machine that address is the "
+                    "machine itself."
                 ).format(address=address.value, count=count),
                 certainty=Certainty.LIKELY,
                 cure=_CURES["main_process_ip"],
@@ -50,7 +51,7 @@ class AccelerateMachinesWithoutAddress(Hazard):
 
 _CURES = {
     "main_process_ip": translated(
-        "Give the address of the machine with rank 0, the same on all machines: --main_process_ip HOST "
+        "Give the address of the rank 0 machine, the same on all machines: --main_process_ip HOST "
         "--main_process_port 29500"
     ),
     "machine_rank": translated("Give each machine its own number, from 0: --machine_rank N"),

@@ -24,8 +24,8 @@ class AccelerateProcessesNotTotal(Hazard):
             )
         elif gpus is not None and each < gpus and processes == gpus:
             what = translated(
-                "num_processes {processes} is the total of {count} machines: each starts {each} processes for its "
-                "{gpus} GPUs."
+                "num_processes {processes} is the total over {count} machines: each starts {each} processes for "
+                "its {gpus} GPUs."
             ).format(processes=processes, count=count, each=each, gpus=gpus)
         else:
             return
@@ -36,7 +36,7 @@ class AccelerateProcessesNotTotal(Hazard):
             cure=(
                 translated("Set num_processes to {right}").format(right=gpus * count)
                 if gpus
-                else translated("Set num_processes to the GPUs of all machines together")
+                else translated("Set num_processes to the total GPU count of all machines")
             ),
             spans=(total.span(), machines.span(Text(f"{count} machines", f"{count} 台机器"))),
         )

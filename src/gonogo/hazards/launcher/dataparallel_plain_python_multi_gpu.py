@@ -50,9 +50,9 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                     count=len(visible),
                     visible=",".join(visible),
                     trainer=call.name.rpartition(".")[2],
-                    which=translated("whose copies adapters and quantized weights don't survive")
+                    which=translated("whose replicas break adapters and quantized weights")
                     if quantized
-                    else translated("which copies it to every GPU in each step"),
+                    else translated("which replicates it to every GPU in each step"),
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR if quantized else Severity.WARNING,
@@ -60,7 +60,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                     translated(
                         "Start one process per GPU: torchrun --nproc_per_node {count} ..., or accelerate launch"
                     ).format(count=len(visible)),
-                    translated("Or show it one GPU: CUDA_VISIBLE_DEVICES={gpu}").format(gpu=visible[0]),
+                    translated("Or let it see one GPU: CUDA_VISIBLE_DEVICES={gpu}").format(gpu=visible[0]),
                 ),
                 spans=(launch.place.span(), launch.visible_devices.span(), call.place.span()),
             )
@@ -126,7 +126,7 @@ class DataparallelPlainPythonMultiGpu(Hazard):
                     "Start one process per GPU: torchrun --nproc_per_node=N train.py (or accelerate launch, deepspeed; "
                     "FORCE_TORCHRUN=1 for llamafactory-cli; NPROC_PER_NODE=N for swift)"
                 ),
-                translated("Or show the process one GPU: CUDA_VISIBLE_DEVICES=0 python train.py"),
+                translated("Or let the process see one GPU: CUDA_VISIBLE_DEVICES=0 python train.py"),
             ),
             certainty=certainty,
             confirm=translated("With CUDA_VISIBLE_DEVICES=0 the same command works"),

@@ -44,7 +44,7 @@ class DeepspeedEnvNotPropagated(Hazard):
         names = [name for name, _field in lost]
         yield self.finding(
             translated(
-                "{names} {are} exported here only: deepspeed starts the other nodes over ssh, and passes on only "
+                "{names} {are} exported here only: deepspeed starts the other nodes over ssh and forwards only "
                 "{passed}*."
             ).format(
                 names=Text(", ".join(names), "、".join(names)),
@@ -54,7 +54,7 @@ class DeepspeedEnvNotPropagated(Hazard):
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
-            cure=translated("Write into .deepspeed_env beside the script (or in ~), a line each: {lines}").format(
+            cure=translated("Put into .deepspeed_env next to the script (or in ~), one per line: {lines}").format(
                 lines=", ".join(f"{name}=…" for name in names)
             ),
             spans=(*(field.span() for _name, field in lost), launch.place.span()),
@@ -78,13 +78,14 @@ class DeepspeedEnvNotPropagated(Hazard):
         return self.log_finding(
             found,
             translated(
-                "{node} lacks what the launching shell has. The deepspeed launcher passes on only NCCL_*, PYTHON* and "
-                "a few other variables over ssh: LD_LIBRARY_PATH, CUDA_HOME, PATH and the like are not among them."
+                "{node} does not have the launching shell's environment. The deepspeed launcher forwards only "
+                "NCCL_*, PYTHON* and a few other variables over ssh; LD_LIBRARY_PATH, CUDA_HOME, PATH and the "
+                "like are not among them."
             ).format(
                 node=Text(f"Node {node}", f"节点 {node} ") if (node := _node_of(found.line)) else translated("A rank")
             ),
             cure=(
-                translated("Write into ~/.deepspeed_env on the launching node, NAME=VALUE per line: {names}").format(
+                translated("Put into ~/.deepspeed_env on the launching node, one NAME=VALUE per line: {names}").format(
                     names=next((name for name in found.match.groups() if name), None)
                     or translated("LD_LIBRARY_PATH, PATH, CUDA_HOME, HF_HOME ...")
                 ),

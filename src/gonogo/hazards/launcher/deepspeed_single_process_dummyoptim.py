@@ -44,8 +44,8 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
         yield self.log_finding(
             found,
             translated(
-                "The optimizer is still Accelerate's placeholder: no DeepSpeed engine was created, since the process "
-                "was not started by a distributed launcher (or the script uses the optimizer before "
+                "The optimizer is still Accelerate's placeholder: no DeepSpeed engine was created, because the "
+                "process was not started by a distributed launcher (or the script uses the optimizer before "
                 "accelerator.prepare)."
             ),
             cure=_CURE,
@@ -56,7 +56,7 @@ class DeepspeedSingleProcessDummyoptim(Hazard):
 
 _CURE = (
     translated(
-        "Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., or torchrun --nproc_per_node 1, "
+        "Use a launcher, even on one GPU: deepspeed --num_gpus 1 train.py ..., or torchrun --nproc_per_node 1, "
         "or accelerate launch"
     ),
     translated("Or leave the DeepSpeed config out (--deepspeed)"),

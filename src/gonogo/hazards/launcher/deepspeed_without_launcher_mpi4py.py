@@ -14,11 +14,11 @@ _STARTED_OTHERWISE = (
     *(b"mp.spawn", b"multiprocessing", b"init_process_group", b"MASTER_ADDR", b"notebook_launcher", b"ray"),
 )
 
-_MISSING = translated("The missing module is a consequence; installing it does not cure the launch.")
-_BROKEN = translated("That MPI fails is a consequence; mending it does not cure the launch.")
+_MISSING = translated("The missing module is only a symptom; installing it does not fix the launch.")
+_BROKEN = translated("The MPI failure is only a symptom; repairing MPI does not fix the launch.")
 _LAUNCH_CURE = (
     translated(
-        "Start with a launcher, on one GPU too: deepspeed --num_gpus 1 train.py ..., torchrun --nproc_per_node 1 "
+        "Use a launcher, even on one GPU: deepspeed --num_gpus 1 train.py ..., torchrun --nproc_per_node 1 "
         "train.py ..., or accelerate launch --use_deepspeed"
     ),
     translated("Or leave DeepSpeed out for a single process"),
@@ -41,8 +41,8 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "python starts {path} without a launcher: {call} finds no RANK and WORLD_SIZE, takes MPI for the "
-                    "launcher, and needs mpi4py."
+                    "python starts {path} without a launcher: {call} finds no RANK or WORLD_SIZE, assumes that "
+                    "MPI is the launcher, and needs mpi4py."
                 ).format(path=script.source.path, call=call.name),
                 certainty=Certainty.CERTAIN if run.environment.known_absent("mpi4py") else Certainty.LIKELY,
                 cure=_LAUNCH_CURE,
@@ -83,5 +83,5 @@ class DeepspeedWithoutLauncherMpi4py(Hazard):
             ).format(then=then),
             cure=_LAUNCH_CURE,
             certainty=certainty,
-            confirm=translated("The traceback passes deepspeed/comm/comm.py, in mpi_discovery"),
+            confirm=translated("The traceback goes through mpi_discovery in deepspeed/comm/comm.py"),
         )

@@ -37,12 +37,12 @@ _KEY = Pattern(rf"^'({'|'.join(_SET_BY_LAUNCHERS)})'$")
 _STARTED_OTHERWISE = (b"mp.spawn", b"multiprocessing", b"notebook_launcher", b"import ray", b"mpi_discovery")
 _CURE = (
     translated(
-        "Start it with a launcher, on one GPU too: torchrun --nproc_per_node 8 train.py …, deepspeed train.py …, or "
+        "Use a launcher, even on one GPU: torchrun --nproc_per_node 8 train.py …, deepspeed train.py …, or "
         "accelerate launch train.py …"
     ),
     translated(
-        "Where something else starts the processes (srun, a notebook), set RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR "
-        "and MASTER_PORT for each of them"
+        "If something else starts the processes (srun, a notebook), set RANK, LOCAL_RANK, WORLD_SIZE, "
+        "MASTER_ADDR and MASTER_PORT for each of them"
     ),
 )
 
@@ -98,7 +98,7 @@ class DistributedWithoutLauncher(Hazard):
 
 def _cause(variable: str) -> Text:
     return translated(
-        "Nothing set {variable} for this process, which a launcher does for each process of a distributed run."
+        "{variable} is not set for this process; a launcher sets it for each process of a distributed run."
     ).format(variable=variable)
 
 

@@ -7,21 +7,20 @@ _TOLD = {
     "TIME LIMIT": (
         translated("its time limit was reached"),
         translated(
-            "Ask for more time (#SBATCH --time), or save checkpoints in time and continue from "
-            "them: --signal=B:USR1@300 "
-            "and a handler that saves and submits anew"
+            "Request more time (#SBATCH --time), or save checkpoints in time and resume from them: "
+            "--signal=B:USR1@300 and a handler that saves and resubmits"
         ),
     ),
     "PREEMPTION": (
-        translated("a job of higher priority took its place"),
+        translated("a higher-priority job preempted it"),
         translated(
             "Submit it with --requeue, and let it resume from its last checkpoint; or use a queue without preemption"
         ),
     ),
     "NODE FAILURE": (
-        translated("a node of it failed or did not answer"),
+        translated("one of its nodes failed or did not respond"),
         translated(
-            "Submit it anew without that node (--exclude), from the last checkpoint; tell those who run the cluster"
+            "Resubmit it without that node (--exclude), from the last checkpoint; tell the cluster's administrators"
         ),
     ),
 }
@@ -48,5 +47,5 @@ class JobEndedByScheduler(Hazard):
             translated("Slurm ended the job: {why}.").format(why=why),
             cure=cure,
             certainty=Certainty.LIKELY,
-            confirm=translated("Training continued until then: a run that hung before has another cause"),
+            confirm=translated("Training continued until then; if it hung before, the cause is a different one"),
         )

@@ -39,7 +39,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
                 name = name.strip()
                 since = _SINCE.get(name)
                 right, certainty = "", Certainty.CERTAIN
-                cure = translated("Take the option out, or use a torch that knows it")
+                cure = translated("Remove the option, or use a torch version that supports it")
                 if not colon:
                     wrong, equals, setting = part.partition("=")
                     if equals and wrong.strip() in _KNOWN:
@@ -48,13 +48,13 @@ class LaunchAllocatorOptionUnknown(Hazard):
                     cure = translated("Write it as NAME:VALUE")
                 elif name not in _KNOWN:
                     right = part.replace(name, _MEANT[name], 1) if name in _MEANT else ""
-                    what = translated("no release of torch knows `{name}`").format(name=name)
+                    what = translated("no release of torch supports `{name}`").format(name=name)
                     certainty = Certainty.LIKELY
                 elif since is not None and run.environment.within("torch", since) is False:
-                    what = translated("`{name}` needs torch {since}, and the run has {version}").format(
+                    what = translated("`{name}` needs torch {since}, but the run has {version}").format(
                         name=name, since=since, version=run.environment.version("torch") or "an older one"
                     )
-                    cure = translated('pip install "torch{since}", or take the option out')
+                    cure = translated('pip install "torch{since}", or remove the option')
                     cure = cure.format(since=since)
                 else:
                     continue
@@ -62,7 +62,7 @@ class LaunchAllocatorOptionUnknown(Hazard):
                     cure = translated("Write {right}").format(right=right)
                 word = _place_of(field, part)
                 yield self.finding(
-                    translated("{variable}={value}: {what}; CUDA's first use raises.").format(
+                    translated("{variable}={value}: {what}; the first CUDA call raises.").format(
                         variable=variable, value=value, what=what
                     ),
                     certainty=certainty,

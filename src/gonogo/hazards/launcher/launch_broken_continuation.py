@@ -8,11 +8,11 @@ from gonogo.hazards.rule import Edit, Findings, Hazard, Launch, Pattern, Run, Te
 
 _OPTION = Pattern(r"^[ \t]*-{1,2}[A-Za-z][\w-]*(?:[= \t\\]|$)")
 _BACKSLASH_AND_BLANKS = Pattern(r"\\[ \t]+$")
-_EMPTY_LINE = translated("an empty line stands inside it")
-_COMMENT_LINE = translated("a comment line stands inside it")
+_EMPTY_LINE = translated("an empty line interrupts it")
+_COMMENT_LINE = translated("a comment line interrupts it")
 _COMMENT_AFTER = translated("a comment follows its backslash")
-_COMMENT_AT_END = translated("a comment stands at its end")
-_BLANKS = translated("blanks follow its backslash")
+_COMMENT_AT_END = translated("it ends in a comment")
+_BLANKS = translated("whitespace follows its backslash")
 _NO_BACKSLASH = translated("it has no backslash at its end")
 
 
@@ -55,8 +55,8 @@ class LaunchBrokenContinuation(Hazard):
                 else "",
             ),
             cure=translated(
-                "End every line of the command but the last in a lone backslash, with nothing after it, and put "
-                "comments above the command"
+                "End every line of the command except the last with a single backslash, with nothing after it, "
+                "and put comments above the command"
             ),
             spans=tuple(
                 span

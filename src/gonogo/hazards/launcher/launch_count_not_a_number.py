@@ -32,17 +32,17 @@ class LaunchCountNotANumber(Hazard):
                     title = translated("name the GPUs: {include}").format(include=include)
                     fixes = (self.fix(title, place.edit(include), safe=False),)
             yield self.finding(
-                translated("--{name} is given {value}: {launcher} takes a number there, and stops.").format(
+                translated("--{name} is given {value}: {launcher} expects a number there and exits.").format(
                     name=name, value=f"`{value}`" if value else translated("no value"), launcher=launch.launcher
                 ),
                 cure=(
-                    translated("Name the GPUs with {which}, or give their number: --{name} {count}").format(
+                    translated("Name the GPUs with {which}, or give their count: --{name} {count}").format(
                         name=name,
                         count=len(gpus),
                         which=f"{_WHICH.get(launch.launcher, 'CUDA_VISIBLE_DEVICES=')}{','.join(gpus)}",
                     )
                     if len(gpus) > 1
-                    else translated("Give --{name} its number: --{name} 8 {value}").format(name=name, value=value)
+                    else translated("Give --{name} a number: --{name} 8 {value}").format(name=name, value=value)
                 ),
                 spans=field.span() or launch.place.span(),
                 fixes=fixes,

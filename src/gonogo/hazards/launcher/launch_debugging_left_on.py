@@ -3,11 +3,12 @@ from gonogo.hazards.rule import Findings, Hazard, Launch, Run, Severity, transla
 _WAITS = translated("the host waits for every collective, so nothing runs beside it")
 _COSTS = {
     "CUDA_LAUNCH_BLOCKING": translated(
-        "every kernel is waited for before the next is started, so computing and communication no longer overlap; with "
-        "some versions of NCCL it also hangs"
+        "each kernel must finish before the next is launched, so computation and communication no longer "
+        "overlap; with some versions of NCCL the run also hangs"
     ),
     "TORCH_DISTRIBUTED_DEBUG": translated(
-        "every collective is first compared among all ranks over the store, which multiplies the time of each"
+        "every collective is first compared across all ranks through the store, which multiplies the time each "
+        "one takes"
     ),
     "TORCH_NCCL_BLOCKING_WAIT": _WAITS,
     "NCCL_BLOCKING_WAIT": _WAITS,
@@ -29,8 +30,6 @@ class LaunchDebuggingLeftOn(Hazard):
             yield self.finding(
                 translated("{name}={value}: {cost}.").format(name=name, value=field.value, cost=cost),
                 severity=Severity.WARNING,
-                cure=translated("Take {name} out of the script once the fault that it was set for is found").format(
-                    name=name
-                ),
+                cure=translated("Remove {name} from the script once the bug it was set for is found").format(name=name),
                 spans=field.span(),
             )

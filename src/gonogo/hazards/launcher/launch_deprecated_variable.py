@@ -34,9 +34,9 @@ class LaunchDeprecatedVariable(Hazard):
                 cure=(
                     translated("Write {new}").format(new=new)
                     if name in _SAME_MEANING
-                    else translated(
-                        "Set {new} to the folder that is to hold the caches (models are in its folder hub)"
-                    ).format(new=new)
+                    else translated("Set {new} to the folder for the caches (models are in its hub subfolder)").format(
+                        new=new
+                    )
                 ),
                 spans=field.span(),
                 fixes=self.fix(translated("write {name}").format(name=new), word.edit(new))

@@ -7,7 +7,7 @@ _FORCED = translated("Set FORCE_TORCHRUN=1 for the command")
 _REFUSALS = (
     (
         Pattern(r"Please use `?FORCE_TORCHRUN=1`? to launch"),
-        translated("One process was started without torchrun, and DeepSpeed is configured."),
+        translated("One process was started without torchrun, but DeepSpeed is configured."),
         _FORCED,
     ),
     (

@@ -18,11 +18,13 @@ class LaunchFsdpConfigWithDeepspeed(Hazard):
             return
         place = launch.options.place_of("deepspeed")
         yield self.finding(
-            translated("accelerate launch turns FSDP on ({where}), and the program gets --deepspeed {config}.").format(
+            translated(
+                "accelerate launch turns FSDP on ({where}), but the program is given --deepspeed {config}."
+            ).format(
                 where="--use_fsdp" if "use_fsdp" in options else "distributed_type: FSDP",
                 config=field.value if isinstance(field.value, str) else "",
             ),
             certainty=Certainty.LIKELY,
-            cure=translated("Use an accelerate config with distributed_type: DEEPSPEED, or take --deepspeed out"),
+            cure=translated("Use an accelerate config with distributed_type: DEEPSPEED, or remove --deepspeed"),
             spans=(place.span() if place else launch.place.span(), own.span()),
         )

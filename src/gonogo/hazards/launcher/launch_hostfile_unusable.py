@@ -53,7 +53,7 @@ class LaunchHostfileUnusable(Hazard):
             )
         if not problems and not hosts:
             yield self.finding(
-                translated("{path} names no host; the launcher raises.").format(path=path),
+                translated("{path} lists no hosts; the launcher raises.").format(path=path),
                 cure=translated("Write a line for each node: worker-0 slots=8"),
                 spans=(place.span() if place else None, source.place(0, 0).span()),
             )
@@ -64,11 +64,11 @@ class LaunchHostfileUnusable(Hazard):
         place = launch.launcher_options.place_of("num_nodes")
         return self.finding(
             translated(
-                "--num_nodes {nodes} without --hostfile: unless /job/hostfile is there, the launcher raises “Num nodes "
-                "is >1 but no extra nodes available via hostfile”."
+                "--num_nodes {nodes} without --hostfile: unless /job/hostfile exists, the launcher raises “Num "
+                "nodes is >1 but no extra nodes available via hostfile”."
             ).format(nodes=nodes),
             certainty=Certainty.LIKELY,
-            cure=translated("Name a hostfile with a line for each node (worker-0 slots=8): --hostfile hostfile"),
+            cure=translated("Pass a hostfile with one line per node (worker-0 slots=8): --hostfile hostfile"),
             spans=place.span() if place else None,
             confirm=translated("/job/hostfile is not on the launching node"),
         )
@@ -86,9 +86,9 @@ class LaunchHostfileUnusable(Hazard):
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.ERROR if several else Severity.WARNING,
-            cure=translated("Put the hostfile there, or take --hostfile out for one node"),
+            cure=translated("Put the hostfile there, or, for a single node, remove --hostfile"),
             spans=place.span() if place else None,
-            confirm=translated("The file is not made before the launch either"),
+            confirm=translated("Nothing creates the file before the launch either"),
         )
 
     def _beyond(self, launch: Launch, hosts: dict[str, int], path: str) -> Findings:
@@ -97,7 +97,7 @@ class LaunchHostfileUnusable(Hazard):
         nodes = whole_number(options.get("num_nodes"))
         if nodes is not None and nodes > len(hosts) and place is not None:
             yield self.finding(
-                translated("--num_nodes {nodes}, but {path} names {count} host(s): the run uses {count}.").format(
+                translated("--num_nodes {nodes}, but {path} lists {count} host(s): the run uses {count}.").format(
                     nodes=nodes, path=path, count=len(hosts)
                 ),
                 severity=Severity.WARNING,

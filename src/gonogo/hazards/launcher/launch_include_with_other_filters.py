@@ -26,14 +26,14 @@ class LaunchIncludeWithOtherFilters(Hazard):
                 else "Cannot specify num_nodes/gpus with include/exclude",
             ),
             cure=(
-                translated("Take {counted} out: {filter} says which GPUs, and so how many").format(
+                translated("Remove {counted}: {filter} already says which GPUs, and so how many").format(
                     counted=", ".join(f"--{name}" for name in counted), filter=written[0]
                 )
                 if len(named) == 1
                 else translated("Keep one of them")
             ),
             spans=tuple(place.span() if (place := options.place_of(name)) else None for name in reversed(both)),
-            fixes=self.fix(translated("take --{name} out").format(name=counted[0]), options.removing(counted[0]))
+            fixes=self.fix(translated("remove --{name}").format(name=counted[0]), options.removing(counted[0]))
             if len(named) == 1 and len(counted) == 1 and options.can_edit(counted[0])
             else None,
         )

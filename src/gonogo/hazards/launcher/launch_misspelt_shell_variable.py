@@ -34,8 +34,8 @@ class LaunchMisspeltShellVariable(Hazard):
                 at = source.data.find(meant.encode())
                 yield self.finding(
                     translated(
-                        "${name} is set nowhere in {path}; {meant} is, on line {line}. The shell puts nothing in its "
-                        "place."
+                        "${name} is not set anywhere in {path}; {meant} is, on line {line}. The shell expands "
+                        "the unset name to nothing."
                     ).format(name=name, meant=meant, path=source.path, line=source.line_of(at)),
                     certainty=Certainty.LIKELY,
                     cure=translated("Write ${meant}").format(meant=meant),

@@ -23,15 +23,15 @@ class LaunchNestedLaunchers(Hazard):
             return
         count = whole_number(launch.processes_per_node)
         yield self.finding(
-            translated("{launcher} starts `{program}` itself in each of its {count}processes: they multiply.").format(
-                launcher=launch.launcher, program=program, count=_count(count)
-            )
+            translated(
+                "{launcher} starts `{program}` in each of its {count}processes, so the process counts multiply."
+            ).format(launcher=launch.launcher, program=program, count=_count(count))
             if without_python
             else translated(
-                "{launcher} takes `{program}` for the Python file to run: “can't open file '{program}'”."
+                "{launcher} treats `{program}` as the Python file to run: “can't open file '{program}'”."
             ).format(launcher=launch.launcher, program=program),
             cure=(
-                translated("Keep one launcher: take `{program}` out").format(program=program)
+                translated("Keep one launcher: remove `{program}`").format(program=program)
                 if program in _INTERPRETERS
                 else translated(
                     "Keep one launcher, {launcher} or {program}, with the number of processes{number}"

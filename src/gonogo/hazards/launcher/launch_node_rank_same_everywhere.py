@@ -5,7 +5,7 @@ from gonogo.hazards.rule import Certainty, Findings, Hazard, Launch, Run, transl
 _OF_A_TASK = ("SLURM_NODEID", "SLURM_PROCID")
 
 _WITHOUT_RANKS = translated(
-    "Or take it out, and let the nodes agree on their ranks: --rdzv_backend c10d --rdzv_endpoint HOST:29500"
+    "Or remove it, and let the nodes agree on their ranks: --rdzv_backend c10d --rdzv_endpoint HOST:29500"
 )
 
 

@@ -32,8 +32,8 @@ class LaunchNodesWithoutRendezvous(Hazard):
             if address.absent:
                 yield self.finding(
                     translated(
-                        "NNODES={nodes} without MASTER_ADDR: each node's torchrun meets at 127.0.0.1, that is on "
-                        "itself."
+                        "NNODES={nodes} without MASTER_ADDR: each node's torchrun uses 127.0.0.1, that is, "
+                        "itself, for the rendezvous."
                     ).format(nodes=nodes),
                     certainty=Certainty.LIKELY,
                     cure=_one_address(launch),
@@ -55,11 +55,11 @@ class LaunchNodesWithoutRendezvous(Hazard):
             place = options.place_of("standalone")
             yield self.finding(
                 translated(
-                    "--standalone with --nnodes {nodes}: each node meets at localhost with its own identifier, "
-                    "and waits for the others, which never come."
+                    "--standalone with --nnodes {nodes}: each node's rendezvous is at localhost with its own ID, "
+                    "and it waits for the others, which never join."
                 ).format(nodes=nodes, others=nodes - 1),
                 cure=(
-                    translated("Take --standalone out, and name one node as the meeting place"),
+                    translated("Remove --standalone, and name one node as the rendezvous endpoint"),
                     *_one_address(launch),
                 ),
                 spans=(place.span() if place else None, count),
@@ -78,8 +78,8 @@ class LaunchNodesWithoutRendezvous(Hazard):
         exported = launch.variable("MASTER_ADDR")
         yield self.finding(
             translated(
-                "--nnodes {nodes} without --master_addr or --rdzv_endpoint: torchrun meets at 127.0.0.1, on each node "
-                "itself{ignored}."
+                "--nnodes {nodes} without --master_addr or --rdzv_endpoint: each node's torchrun uses 127.0.0.1, "
+                "itself, for the rendezvous{ignored}."
             ).format(
                 nodes=nodes, ignored=translated("; torchrun does not read MASTER_ADDR") if not exported.absent else ""
             ),
@@ -87,9 +87,7 @@ class LaunchNodesWithoutRendezvous(Hazard):
             cure=_one_address(launch, _HOST if exported.absent else '"$MASTER_ADDR"'),
             spans=(count, exported.span(translated("not read by torchrun")) if not exported.absent else None),
             fixes=self.fix(
-                translated("hand MASTER_ADDR on to torchrun"),
-                options.adding('--master_addr="$MASTER_ADDR"'),
-                safe=False,
+                translated("pass MASTER_ADDR to torchrun"), options.adding('--master_addr="$MASTER_ADDR"'), safe=False
             )
             if not exported.absent and options.can_edit("nnodes")
             else None,
@@ -103,8 +101,8 @@ class LaunchNodesWithoutRendezvous(Hazard):
         assumed = address.reason is not None
         yield self.finding(
             translated(
-                "{name} is {address} with {nodes} nodes: on every node that is the node itself, so the nodes never "
-                "meet."
+                "{name} is {address} with {nodes} nodes: on every node that address is the node itself, so the "
+                "nodes never connect."
             ).format(name=name, address=address.value, nodes=nodes),
             certainty=Certainty.CERTAIN if everywhere and not assumed else Certainty.LIKELY,
             cure=_one_address(launch),

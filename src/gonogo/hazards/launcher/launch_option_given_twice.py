@@ -34,7 +34,7 @@ class LaunchOptionGivenTwice(Hazard):
                 continue  # a variable that the script appends to
             given = [f"--{name} {value}" for value in dict.fromkeys(values)]
             yield self.finding(
-                translated("--{name} is given {count} times: {earlier}, then {last}, which counts.").format(
+                translated("--{name} is given {count} times: {earlier}, then {last}, which takes effect.").format(
                     name=name, count=len(values), earlier=", ".join(values[:-1]), last=values[-1]
                 ),
                 severity=Severity.WARNING,

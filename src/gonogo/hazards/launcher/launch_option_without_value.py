@@ -27,6 +27,6 @@ class LaunchOptionWithoutValue(Hazard):
                     name=option.name
                 ),
                 certainty=Certainty.LIKELY,
-                cure=translated("Give --{name} a value, or take it out").format(name=option.name),
+                cure=translated("Give --{name} a value, or remove it").format(name=option.name),
                 spans=option.word.place.span(),
             )

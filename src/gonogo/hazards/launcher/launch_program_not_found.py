@@ -29,7 +29,7 @@ class LaunchProgramNotFound(Hazard):
             cure=(
                 translated("Write {near}").format(near=near)
                 if near
-                else translated("Correct the path, counted from the folder that the script runs in")
+                else translated("Correct the path; it is relative to the folder that the script runs in")
             ),
             spans=launch.program.span() or launch.place.span(),
             confirm=translated("The script is run in its own folder"),

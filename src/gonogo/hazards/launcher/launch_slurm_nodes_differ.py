@@ -21,7 +21,7 @@ class LaunchSlurmNodesDiffer(Hazard):
         if carried:
             if count != job_nodes and own.reason is None:
                 yield self.finding(
-                    translated("The job has {nodes} node(s), and the launcher is told {count}: {then}.").format(
+                    translated("The job has {nodes} node(s), but the launcher is told {count}: {then}.").format(
                         nodes=job_nodes, count=count, then=_THEN[count > job_nodes]
                     ),
                     cure=_SAME.format(option=_OPTIONS.get(launch.launcher, "--nnodes "), count=count),
@@ -31,8 +31,8 @@ class LaunchSlurmNodesDiffer(Hazard):
             if count > 1:
                 yield self.finding(
                     translated(
-                        "The batch script starts {launcher} on the first of the job's {nodes} nodes only, and it waits "
-                        "for {others} more: nothing starts it there."
+                        "The batch script starts {launcher} only on the first of the job's {nodes} nodes, where "
+                        "it waits for {others} more; nothing starts it on those."
                     ).format(launcher=launch.launcher, nodes=job_nodes, others=count - 1),
                     certainty=Certainty.LIKELY,
                     cure=_SRUN,
@@ -47,16 +47,16 @@ class LaunchSlurmNodesDiffer(Hazard):
                     ).format(nodes=job_nodes, launcher=launch.launcher),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
-                    cure=(translated("Ask for one node: #SBATCH --nodes=1"), _SRUN),
+                    cure=(translated("Request one node: #SBATCH --nodes=1"), _SRUN),
                     spans=(field.span(), launch.place.span()),
                 )
 
 
 _THEN = {
     True: translated("it waits for nodes that the job does not have"),
-    False: translated("the nodes beyond find no place in the run"),
+    False: translated("the extra nodes cannot join the run"),
 }
-_SAME = translated("Let slurm say the number: {option}$SLURM_NNODES, or ask for as many: #SBATCH --nodes={count}")
+_SAME = translated("Take the number from slurm: {option}$SLURM_NNODES, or request as many: #SBATCH --nodes={count}")
 _OPTIONS = {"accelerate": "--num_machines ", "swift": "NNODES=", "llamafactory": "NNODES="}
 _SRUN = translated(
     "Start it on every node: srun --ntasks-per-node=1 torchrun --nnodes $SLURM_NNODES --rdzv_backend c10d "

@@ -11,7 +11,7 @@ _NOTHING = "\u200b\u200c\u200d\u2060\ufeff"
 _NAMES = {
     **dict.fromkeys(_DASHES, translated("a typographic dash")),
     **dict.fromkeys(_DOUBLE + _SINGLE, translated("a typographic quote")),
-    **dict.fromkeys(_SPACES, translated("a space that separates no words")),
+    **dict.fromkeys(_SPACES, translated("a space that does not separate words")),
     **dict.fromkeys(_NOTHING, translated("an invisible character")),
 }
 
@@ -34,8 +34,7 @@ class LaunchTypographicCharacters(Hazard):
         character = line.text[index]
         yield self.finding(
             translated(
-                "{what} (U+{code:04X}, `{character}`) stands on line {line}{more}: the shell takes it for a letter of "
-                "the word."
+                "{what} (U+{code:04X}, `{character}`) is on line {line}{more}: the shell treats it as part of the word."
             ).format(
                 what=Text(_NAMES[character].en.capitalize(), _NAMES[character].zh),
                 code=ord(character),
@@ -45,11 +44,9 @@ class LaunchTypographicCharacters(Hazard):
                 if len(found) > 1
                 else "",
             ),
-            cure=translated(
-                'Type ASCII characters in their place: -- before an option, " around a value, a plain space'
-            ),
+            cure=translated('Use ASCII characters instead: -- before an option, " around a value, a plain space'),
             spans=tuple(one.place(at, at + 1).span(_NAMES[one.text[at]]) for one, at in found[:8]),
-            fixes=self.fix(translated("put ASCII characters in their place"), *(_ascii(one, at) for one, at in found)),
+            fixes=self.fix(translated("use ASCII characters instead"), *(_ascii(one, at) for one, at in found)),
         )
 
 

@@ -20,7 +20,7 @@ _EXPORTS_ALL = Pattern(r"^[ \t]*set (?:-a\b|-o allexport)|^[ \t]*set -[a-z]*a")
 
 
 _NO_EMPTY_LINE = translated(
-    "Take out the empty line between the assignments and the command: they were meant to be one command"
+    "Remove the empty line between the assignments and the command: they were meant to be one command"
 )
 
 
@@ -76,7 +76,7 @@ class LaunchVariableNotExported(Hazard):
 
     def _fix(self, assignments: _Assignments, cut: Place | None) -> Fix:
         if cut is not None:
-            return self.fix(translated("take the empty line out"), cut.edit(""), safe=False)
+            return self.fix(translated("remove the empty line"), cut.edit(""), safe=False)
         start = assignments.place.source.place(assignments.place.start, assignments.place.start)
         return self.fix(translated("export it"), start.edit("export "), safe=False)
 

@@ -31,7 +31,7 @@ class LaunchVisibleDevicesMalformed(Hazard):
                 else translated("no GPU"),
                 count=len(dict.fromkeys(wanted)),
                 right=right,
-                why=translated("; a GPU that is listed twice voids the list") if len(set(wanted)) < len(wanted) else "",
+                why=translated("; listing a GPU twice invalidates the list") if len(set(wanted)) < len(wanted) else "",
             ),
             certainty=Certainty.CERTAIN if not seen else Certainty.LIKELY,
             cure=translated("Write numbers separated by commas, each once: CUDA_VISIBLE_DEVICES={right}").format(

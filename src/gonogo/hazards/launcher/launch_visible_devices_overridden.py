@@ -29,20 +29,20 @@ class LaunchVisibleDevicesOverridden(Hazard):
         listed = ",".join(visible)
         yield self.finding(
             translated(
-                "CUDA_VISIBLE_DEVICES={visible} is ignored beside --{name} {value}: the run takes the machine's GPUs "
-                "{taken}."
+                "CUDA_VISIBLE_DEVICES={visible} is ignored when --{name} {value} is given: the run uses the "
+                "machine's GPUs {taken}."
             ).format(visible=listed, name=name, value=field.value, taken=",".join(taken)),
             severity=Severity.WARNING,
             cure=translated(
-                "Name the GPUs to the launcher: deepspeed --include localhost:{visible}; or keep the variable and take "
-                "--{name} out"
+                "Tell the launcher which GPUs to use: deepspeed --include localhost:{visible}; or keep the "
+                "variable and remove --{name}"
             ).format(visible=listed, name=name),
             spans=(
                 field.span(translated("GPUs {taken} of the machine").format(taken=",".join(taken))),
                 launch.visible_devices.span(translated("ignored")),
             ),
             fixes=self.fix(
-                translated("take --{name} out, so that the variable counts").format(name=name),
+                translated("remove --{name}, so that the variable takes effect").format(name=name),
                 options.removing(name),
                 safe=False,
             )

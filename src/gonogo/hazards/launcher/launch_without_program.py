@@ -12,7 +12,7 @@ _REQUIRED = Pattern(r"error: the following arguments are required: (?:training_s
 _ASKS_ONLY = ("help", "h", "version")
 _CURE = (
     translated("Name the program after the launcher's own options: torchrun --nproc_per_node 8 train.py --lr 1e-5"),
-    translated("If it is on a later line: end every line of the command but the last in a lone backslash"),
+    translated("If it is on a later line: end every line of the command except the last with a single backslash"),
 )
 
 
@@ -24,7 +24,7 @@ class LaunchWithoutProgram(Hazard):
             return
         yield self.finding(
             translated(
-                "The command names no program: {launcher} ends with “the following arguments are required: {wanted}”."
+                "The command names no program: {launcher} exits with “the following arguments are required: {wanted}”."
             ).format(launcher=launch.launcher, wanted=wanted),
             cure=_CURE,
             spans=launch.place.span(),

@@ -29,11 +29,11 @@ class LauncherKilledBySighup(Hazard):
             return
         yield self.finding(
             translated(
-                "{launcher} runs in the background of the shell that starts it: when that terminal closes, it may be "
-                "sent SIGHUP and end the run{nohup}."
+                "{launcher} runs in the background of the shell that starts it: when that terminal closes, the "
+                "launcher may get SIGHUP and end the run{nohup}."
             ).format(
                 launcher=launch.launcher,
-                nohup=translated("; nohup does not keep it, for torchrun installs its own handler for SIGHUP")
+                nohup=translated("; nohup does not prevent this, because torchrun installs its own SIGHUP handler")
                 if under_nohup
                 else "",
             ),
@@ -59,16 +59,16 @@ class LauncherKilledBySighup(Hazard):
         yield self.log_finding(
             found,
             translated(
-                "The launcher was sent SIGHUP (signal 1): the terminal or the SSH session that started it ended. It "
-                "stopped the workers, which had not failed."
+                "The launcher received SIGHUP (signal 1): the terminal or SSH session that started it ended. The "
+                "launcher stopped the workers, which had not failed."
             ),
             cure=(
                 translated(
                     "Start the run inside tmux or screen, or with: setsid COMMAND > train.log 2>&1 < /dev/null &"
                 ),
-                translated("nohup alone does not suffice for torchrun; add disown: nohup COMMAND & disown"),
+                translated("nohup alone is not enough for torchrun; add disown: nohup COMMAND & disown"),
                 translated("Resume from the last checkpoint"),
             ),
             certainty=Certainty.LIKELY if before else Certainty.CERTAIN,
-            confirm=translated("The time of the signal is that of a lost connection or a closed window"),
+            confirm=translated("The signal came when a connection was lost or a window was closed"),
         )

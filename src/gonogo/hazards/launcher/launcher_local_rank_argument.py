@@ -44,7 +44,7 @@ class LauncherLocalRankArgument(Hazard):
             return
         known = "--local_rank" if passed == "--local-rank" else "--local-rank"
         yield self.finding(
-            translated("{launcher} adds {passed}=N to {path}'s arguments, and its parser {knows}.").format(
+            translated("{launcher} adds {passed}=N to the arguments of {path}, whose parser {knows}.").format(
                 launcher=launch.launcher,
                 passed=passed,
                 path=entry.source.path,
@@ -55,7 +55,7 @@ class LauncherLocalRankArgument(Hazard):
             certainty=Certainty.LIKELY,
             cure=(_OF_DEEPSPEED if launch.launcher == "deepspeed" else _TORCHRUN, _BOTH),
             spans=(launch.place.span(), parsers[0].place.span()),
-            fixes=self.fix(translated("let the launcher pass no --local_rank"), options.adding("--no_local_rank"))
+            fixes=self.fix(translated("keep the launcher from passing --local_rank"), options.adding("--no_local_rank"))
             if launch.launcher == "deepspeed" and options.end is not None and options.end.source.writable
             else None,
         )
@@ -69,7 +69,7 @@ class LauncherLocalRankArgument(Hazard):
         yield self.log_finding(
             found,
             translated(
-                "The launcher adds {argument} to the script's arguments, and the script's parser does not know it."
+                "The launcher adds {argument} to the script's arguments, but the script's parser does not accept it."
             ).format(argument="--local-rank" if hyphen else "--local_rank"),
             cure=(_TORCHRUN, _OF_DEEPSPEED, _BOTH),
         )

@@ -25,7 +25,7 @@ _COUNTS = (*_OF_A_NODE, "num_processes", "include")
 _CURE = (
     translated(
         "Start as many processes as GPUs are visible: --nproc_per_node (torchrun), --num_gpus (deepspeed), "
-        "--num_processes (accelerate), GPUS_PER_NODE or NPROC_PER_NODE in the script; or show more in "
+        "--num_processes (accelerate), GPUS_PER_NODE or NPROC_PER_NODE in the script; or list more in "
         "CUDA_VISIBLE_DEVICES"
     ),
 )
@@ -93,7 +93,7 @@ class MoreRanksThanVisibleGpus(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """An ordinal that is not there where a rank sets its device, or ranks that share a GPU for want of another."""
         processes, gpus = processes_of(log), gpus_of(log)
-        counts = translated(" The launch starts {processes} on this machine and {gpus} GPU(s) are visible.").format(
+        counts = translated(" The launch starts {processes} on this machine, but {gpus} GPU(s) are visible.").format(
             processes=processes, gpus=gpus
         )
         too_many = None if processes is None or gpus is None else processes > gpus
@@ -105,7 +105,7 @@ class MoreRanksThanVisibleGpus(Hazard):
             yield self.log_finding(
                 duplicate.evidence,
                 translated(
-                    "Ranks {ranks} are on one GPU: with more processes than GPUs their numbers start over.{counts}"
+                    "Ranks {ranks} share one GPU: with more processes than GPUs, the GPU numbers wrap around.{counts}"
                 ).format(ranks=duplicate.names, counts=counts if known else ""),
                 cure=_CURE,
                 certainty=certainty,
@@ -117,7 +117,7 @@ class MoreRanksThanVisibleGpus(Hazard):
             return
         yield self.log_finding(
             evidence,
-            translated("A rank takes the GPU with its own local number, and there is no such GPU.{counts}").format(
+            translated("A rank uses the GPU whose number is its local rank, but there is no such GPU.{counts}").format(
                 counts=counts if known else ""
             ),
             cure=_CURE,

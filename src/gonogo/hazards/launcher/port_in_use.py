@@ -60,8 +60,8 @@ class PortInUse(Hazard):
             first, second = _port_field(launch), _port_field(other)
             yield self.finding(
                 translated(
-                    "The launch on line {first} still runs (&) when the one on line {second} starts, and both meet at "
-                    "port {port}."
+                    "The launch on line {first} is still running (&) when the one on line {second} starts, and "
+                    "both use port {port} for the rendezvous."
                 ).format(first=launch.line, second=other.line, port=port),
                 cure=(
                     translated("Give the one on line {second} another port: {setting}{port}").format(
@@ -96,7 +96,7 @@ class PortInUse(Hazard):
         yield self.log_finding(
             found,
             translated(
-                "{port}, at which rank 0 listens for the others, is taken by another process on this machine."
+                "{port}, on which rank 0 listens for the others, is taken by another process on this machine."
             ).format(
                 port=Text(f"Port {port}", f"端口 {port} ")
                 if port
@@ -104,8 +104,8 @@ class PortInUse(Hazard):
             )
             if certainty is not Certainty.POSSIBLE
             else translated(
-                "{port} is taken by another process on this machine; if it is the one at which rank 0 listens for the "
-                "others, the run can't start."
+                "{port} is taken by another process on this machine; if it is the one on which rank 0 listens "
+                "for the others, the run can't start."
             ).format(port=Text(f"Port {port}", f"端口 {port} ") if port else translated("A port")),
             cure=(
                 *((_ONE_LAUNCHER,) if log.setup.mentions(r"\bsrun\b|SLURM") else ()),
@@ -114,8 +114,8 @@ class PortInUse(Hazard):
             ),
             certainty=certainty,
             confirm=(
-                translated("ss -ltnp shows who listens at that port"),
-                translated("The port is the one of the launch (MASTER_PORT), not one that vLLM, SGLang or Ray chose"),
+                translated("ss -ltnp shows what is listening on that port"),
+                translated("The port is the launch's own (MASTER_PORT), not one that vLLM, SGLang or Ray chose"),
             ),
         )
 

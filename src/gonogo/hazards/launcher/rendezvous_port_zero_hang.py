@@ -36,7 +36,7 @@ class RendezvousPortZeroHang(Hazard):
         if whole_number(field) != 0 or (whole_number(launch.world_size) or 2) < 2:
             return
         yield self.finding(
-            translated("The port is 0, that is any free one: rank 0 listens on a port that the others are not told."),
+            translated("The port is 0, meaning any free port: rank 0 listens on a port that the others don't know."),
             certainty=certainty,
             cure=translated("Set a fixed free port: {setting} 29501").format(
                 setting="--master_port"
@@ -77,13 +77,13 @@ class RendezvousPortZeroHang(Hazard):
         return self.log_finding(
             first,
             translated(
-                "The launch asks for port 0, that is any free one: rank 0 listens on a port that the other ranks are "
-                "not told, and all wait."
+                "The launch requests port 0, meaning any free port: rank 0 listens on a port that the other "
+                "ranks don't know, and all of them wait."
             )
             if port_zero
             else translated(
-                "The run hangs where the ranks meet for the first time. A rendezvous port of 0 in the launch "
-                "does that; so does a port or an address that not all ranks can reach."
+                "The run hangs at the ranks' first rendezvous. A rendezvous port of 0 in the launch causes that; "
+                "so does a port or an address that not all ranks can reach."
             ),
             cure=translated(
                 "Set a fixed free port: main_process_port: 29501 in the Accelerate config, or --main_process_port / "

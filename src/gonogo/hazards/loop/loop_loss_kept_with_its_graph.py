@@ -34,7 +34,7 @@ class LoopLossKeptWithItsGraph(Hazard):
             edit = script.replacing(value, f"{value.id}.detach()")
             yield self.finding(
                 translated(
-                    "{total} adds up {loss} with its graph, in the loop that trains: each step's stays in memory."
+                    "{total} accumulates {loss} with its graph in the training loop: each step's graph stays in memory."
                 ).format(total=ast.unparse(total), loss=value.id),
                 severity=Severity.WARNING,
                 cure=translated("Add {loss}.detach(), or {loss}.item()").format(loss=value.id),
@@ -42,7 +42,7 @@ class LoopLossKeptWithItsGraph(Hazard):
                     script.place(statement).span(),
                     run_here[0].place.span(translated("the loss that is trained on")),
                 ),
-                fixes=self.fix(translated("Add the number without its history"), edit) if edit is not None else None,
+                fixes=self.fix(translated("Add the value without its graph"), edit) if edit is not None else None,
             )
 
 

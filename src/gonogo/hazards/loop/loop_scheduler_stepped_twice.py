@@ -24,7 +24,7 @@ class LoopSchedulerSteppedTwice(Hazard):
                 edit = script.removing_statement(statement) if plain and statement is not None else None
                 yield self.finding(
                     translated(
-                        "engine.step() already steps {name}: here it moves a second time for each update."
+                        "engine.step() already steps {name}: this call steps it a second time per update."
                     ).format(name=script.place(call.node.func).text.removesuffix(".step")),
                     severity=Severity.WARNING,
                     certainty=Certainty.LIKELY if script.guarded_by(call.node) else Certainty.CERTAIN,

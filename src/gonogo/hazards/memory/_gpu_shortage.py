@@ -105,7 +105,7 @@ def title(short: GpuShortage, what: Text) -> Text:
             name=short.record.accelerator.name,
         )
     close = short.need <= short.memory.total_bytes
-    return translated("{what}: the run needs {least}{need}, an {name} has {total}{taken}").format(
+    return translated("{what}: the run needs {least}{need}, but an {name} has {total}{taken}").format(
         what=what,
         least=translated("at least ") if short.ended_at_shortage else "",
         need=size(short.need),
@@ -152,7 +152,7 @@ def spans(short: GpuShortage) -> tuple[Span, ...]:
     frames = short.shortage.frames
     telling = [frame for frame in frames if not path_ends(frame, "deepspeed/utils/nvtx.py")]
     return places(
-        (innermost(frames, "user"), translated("memory runs out below this call")),
+        (innermost(frames, "user"), translated("memory runs out inside this call")),
         (innermost(telling, "library"), translated("the allocation")),
     )
 
@@ -238,7 +238,7 @@ def state_remedies(short: GpuShortage) -> list[Remedy]:
         remedies.append(
             Remedy(
                 translated(
-                    "Offload the parameters too (zero_optimization.offload_param.device: cpu; frees at most this)"
+                    "Offload the parameters too (zero_optimization.offload_param.device: cpu; frees at most this much)"
                 ),
                 parameters,
             )

@@ -46,23 +46,24 @@ def cures(record: RehearsalRecord, node: NodeHostMemory, missing: int) -> tuple[
     if parameters and offload_device(config, "offload_param") == "cpu" and _room_on_gpu(rank, parameters):
         cures.append(
             translated(
-                "Keep the parameters on the GPU, which has room for them (remove offload_param): frees {freed} a node"
+                "Keep the parameters on the GPU, which has room for them (remove offload_param): frees {freed} per node"
             ).format(freed=size(parameters * record.ranks_per_node))
         )
     optimizer = host.by_category.get("optimizer", 0)
     if optimizer and offload_device(config, "offload_optimizer") == "cpu":
         cures.append(
             translated(
-                "Offload the optimizer to NVMe (offload_optimizer: device nvme, nvme_path): frees up to {freed} a node"
+                "Offload the optimizer to NVMe (offload_optimizer: device nvme, nvme_path): frees up to {freed} "
+                "per node"
             ).format(freed=size(optimizer * record.ranks_per_node))
         )
     cures.append(
-        translated("Take nodes with at least {more} more memory, use more of them, or train LoRA").format(
+        translated("Use nodes with at least {more} more memory, use more nodes, or train LoRA").format(
             more=size(missing)
         )
     )
     if node.estimated and all(run.local_rank == 0 for run, _ in node.run):
-        cures.append(translated("To be surer of the sum, rehearse another rank too: --ranks 0,1"))
+        cures.append(translated("For a more reliable total, rehearse another rank too: --ranks 0,1"))
     return tuple(cures)
 
 

@@ -135,8 +135,8 @@ _ACTIVITIES = (
         compiled_when_used(r"logits\.(?:float|to)\(|lm_head\(|logits ?/|log_softmax\("),
         (
             translated(
-                "A loss that does not hold all logits (batch x length x vocabulary): use_liger_kernel=True, TRL's "
-                "loss_type='chunked_nll', or computing it in chunks"
+                "Use a loss that does not materialize all logits (batch x length x vocabulary): "
+                "use_liger_kernel=True, TRL's loss_type='chunked_nll', or compute it in chunks"
             ),
             translated("Fewer tokens at a time: a smaller micro-batch, or shorter samples (max_length, cutoff_len)"),
         ),
@@ -147,8 +147,8 @@ _ACTIVITIES = (
         compiled_when_used(r"attn_weights|attention_scores"),
         (
             translated(
-                'attn_implementation="flash_attention_2" (or "sdpa"), which does not hold the scores of all pairs; '
-                "else shorter samples"
+                'attn_implementation="flash_attention_2" (or "sdpa"), which does not materialize the scores of '
+                "all pairs; otherwise shorter samples"
             ),
         ),
     ),

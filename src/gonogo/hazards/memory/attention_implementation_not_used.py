@@ -18,14 +18,14 @@ class AttentionImplementationNotUsed(Hazard):
                 return
         run = runs[0][1]
         yield self.finding(
-            translated("{model} is set to {asked}, and its attention ran as {seen}.").format(
+            translated("{model} is set to {asked}, but its attention ran as {seen}.").format(
                 model=run.model, asked=run.asked.attention, seen=", ".join(run.attention)
             ),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
             cure=(
-                translated("Do not ask for attention weights (output_attentions): only eager attention has them"),
-                translated("Use transformers' own class of the model where the folder's code ignores the setting"),
+                translated("Do not request attention weights (output_attentions): only eager attention has them"),
+                translated("Use transformers' own model class if the folder's code ignores the setting"),
             ),
             ranks=tuple(rank.rank for rank, _ in runs),
         )

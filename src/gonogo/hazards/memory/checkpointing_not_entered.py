@@ -10,8 +10,8 @@ class CheckpointingNotEntered(Hazard):
             return
         yield self.finding(
             translated(
-                "{model} is set up with gradient checkpointing, and in {steps} steps no module's forward ran again in "
-                "backward: all activations were kept."
+                "{model} is set up with gradient checkpointing, but in {steps} steps no module's forward was "
+                "recomputed in backward: all activations were kept."
             ).format(model=runs[0][1].model, steps=runs[0][0].steps),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,

@@ -48,7 +48,7 @@ _LOADING = Pattern(r"Loading (?:checkpoint shards|weights)|Loading extension mod
 
 _SLURM_SIZE = Pattern(r"(?i)^(\d+(?:\.\d+)?)([kmgt])?b?$")
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_ASK_FOR_MORE = translated("Ask for the node's memory (--mem=0) or more nodes, or offload less")
+_ASK_FOR_MORE = translated("Request all of the node's memory (--mem=0) or more nodes, or offload less")
 
 
 class CpuRamOomKilled(Hazard):
@@ -82,7 +82,7 @@ class CpuRamOomKilled(Hazard):
             cure=(
                 translated("Offload less, or to NVMe; spread the run over more nodes; or take a node with more memory"),
                 translated(
-                    "Fewer DataLoader workers, and a look at what grows from step to step in the report's table"
+                    "Use fewer DataLoader workers, and check what grows from step to step in the report's table"
                 ),
             ),
             spans=span_of_rank(rank),
@@ -201,28 +201,27 @@ _CONFIRM = translated(
     "dmesg -T | grep -i 'killed process' (or the container's OOMKilled state, or htop during a run) shows it"
 )
 _DIED_IN_MAP = translated(
-    "A process that prepares the data was gone without its own error: usually the kernel killed it, since each of "
-    "them holds a part of the data; a crash in a library's native code ends so too."
+    "A data preparation process died without an error of its own: usually the kernel killed it, because each "
+    "such process holds part of the data; a crash in a library's native code looks the same."
 )
 _MAP_CURES = (
     translated(
         "Fewer preprocessing processes (num_proc, preprocessing_num_workers, dataset_num_proc), smaller batches of "
         "map, or streaming"
     ),
-    translated("With one process, an error of the program's own shows its traceback"),
+    translated("With one process, an error in the program itself shows its traceback"),
 )
 _SHORT = translated("The host's memory (RAM, or the container's share of it) ran out.")
 _SIGNAL_9 = translated(
-    "A process was killed with signal 9 and left no error of its own: that is usually the "
-    "kernel, when host memory runs "
-    "out; a person, a scheduler's limit or a launcher that loses patience can send it too."
+    "A process was killed by signal 9 and left no error of its own: usually that is the kernel, when host memory "
+    "runs out; a person, a scheduler's limit or a launcher's timeout can send it too."
 )
 _ENDED_IN_POD = translated(
-    "A worker was sent SIGTERM in a Kubernetes pod, which Ray takes for the pod's memory limit; whoever ends the pod "
-    "sends it too."
+    "A worker in a Kubernetes pod received SIGTERM, which Ray attributes to the pod's memory limit; whoever "
+    "terminates the pod sends it too."
 )
 _OFFLOADS = translated(
-    " The config offloads to the CPU: 16 bytes per parameter for the optimizer, on all ranks of a node together."
+    " The config offloads to the CPU: 16 bytes per parameter for the optimizer, summed over all ranks of a node."
 )
 _WHILE_LOADING = translated(" Every rank that reads the weights by itself holds a copy of the model.")
 _LOG_CURES = (
@@ -231,8 +230,8 @@ _LOG_CURES = (
         "or take a machine with more memory"
     ),
     translated(
-        "If it happens while loading: bf16 and low_cpu_mem_usage=True; under ZeRO-3 make TrainingArguments before "
-        "from_pretrained, so that the ranks do not each load the whole model"
+        "If it happens while loading: bf16 and low_cpu_mem_usage=True; under ZeRO-3 create TrainingArguments "
+        "before from_pretrained, so that the ranks do not each load the whole model"
     ),
     translated("Raise the container's or the job's memory limit; use fewer data workers and preprocessing processes"),
 )

@@ -75,7 +75,7 @@ class DevShmBusError(Hazard):
             certainty=Certainty.LIKELY,
             cure=(*SHARED_MEMORY_CURE, translated("Or dataloader_num_workers 0")),
             spans=(workers.span(), environment.dev_shm.span()),
-            confirm=translated("df -h /dev/shm, where it trains"),
+            confirm=translated("df -h /dev/shm, where training runs"),
         )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -104,8 +104,8 @@ class DevShmBusError(Hazard):
             ranks=(fullest.rank,),
             cure=(
                 translated(
-                    "Give the pod a larger volume at /dev/shm: emptyDir with medium: Memory and no sizeLimit, or one "
-                    "above {needed} (it counts as memory of the container)"
+                    "Give the pod a larger volume at /dev/shm: emptyDir with medium: Memory and no sizeLimit, or "
+                    "one above {needed} (it counts toward the container's memory)"
                 ).format(needed=size(loading.held_bytes * ranks)),
                 translated("Or keep fewer batches ready: fewer workers, or a smaller prefetch_factor"),
             ),
@@ -121,8 +121,8 @@ class DevShmBusError(Hazard):
         yield self.log_finding(
             evidence,
             translated(
-                "Shared memory (/dev/shm) ran out: worker processes hand over batches, and Python its locks, through "
-                "files there. It is neither the disk nor the GPU."
+                "Shared memory (/dev/shm) ran out: worker processes pass batches, and Python its locks, through "
+                "files there. The shortage is neither on the disk nor on the GPU."
             ),
             cure=(
                 translated(
@@ -131,8 +131,7 @@ class DevShmBusError(Hazard):
                 ),
                 translated("Or use fewer workers: dataloader_num_workers: 0 needs no shared memory"),
                 translated(
-                    "Where df -h /dev/shm shows it full though no run is under way, remove what dead runs have left in "
-                    "it"
+                    "If df -h /dev/shm shows it full although nothing is running, remove what dead runs have left in it"
                 ),
             ),
             certainty=certainty,

@@ -18,11 +18,12 @@ class GpuHeldByAnotherProcess(Hazard):
             certainty=Certainty.LIKELY,
             cure=(
                 translated(
-                    "nvidia-smi says who: end what an earlier run left, or take other GPUs (CUDA_VISIBLE_DEVICES)"
+                    "nvidia-smi shows which: kill what an earlier run left behind, or use other GPUs "
+                    "(CUDA_VISIBLE_DEVICES)"
                 ),
                 translated(
-                    "If it is the rollout engine or a server: its own GPU, or less gpu_memory_utilization; "
-                    "where it is another rank: torch.cuda.set_device(LOCAL_RANK) first"
+                    "If it is the rollout engine or a server: give it its own GPU, or lower "
+                    "gpu_memory_utilization; if it is another rank: torch.cuda.set_device(LOCAL_RANK) first"
                 ),
             ),
             confirm=translated("nvidia-smi lists it before the run starts"),

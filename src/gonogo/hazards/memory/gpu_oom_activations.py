@@ -15,8 +15,8 @@ _CURES_IN_LOG = (
     ),
     translated("Shorten the longest samples (max_length, cutoff_len); they, not the average ones, set the peak"),
     translated(
-        "If the loss or the attention ran out: use_liger_kernel=True, which does not hold all logits; "
-        'attn_implementation="sdpa" or "flash_attention_2"'
+        "If memory ran out in the loss or the attention: use_liger_kernel=True, which does not materialize all "
+        'logits; attn_implementation="sdpa" or "flash_attention_2"'
     ),
 )
 
@@ -112,7 +112,10 @@ def _remedies(short: gpu.GpuShortage) -> list[gpu.Remedy]:
         )
     remedies.append(
         gpu.Remedy(
-            translated("If the logits weigh most: a loss that does not hold them all (use_liger_kernel=True)"), None
+            translated(
+                "If the logits take the most: use a loss that does not materialize them all (use_liger_kernel=True)"
+            ),
+            None,
         )
     )
     remedies.append(gpu.larger_device(short))

@@ -41,15 +41,15 @@ class GpuOomEvalLogits(Hazard):
             place = trainer.keyword_place("compute_metrics")
             yield self.finding(
                 translated(
-                    "Evaluation keeps the logits of the whole evaluation set on the GPU for compute_metrics: {size}for "
-                    "each token, and no eval_accumulation_steps or preprocess_logits_for_metrics."
+                    "Evaluation keeps the logits of the whole evaluation set on the GPU for compute_metrics: "
+                    "{size}for each token, with no eval_accumulation_steps or preprocess_logits_for_metrics set."
                 ).format(
                     size=Text(
                         f"{vocabulary} numbers ({vocabulary * 4 // 1024} KiB) ",
                         f"每个 token {vocabulary} 个数（{vocabulary * 4 // 1024} KiB）",
                     )
                     if isinstance(vocabulary, int)
-                    else translated("as many numbers as the vocabulary has words ")
+                    else translated("one number per vocabulary entry ")
                 ),
                 certainty=Certainty.LIKELY,
                 severity=Severity.WARNING,
@@ -69,7 +69,7 @@ class GpuOomEvalLogits(Hazard):
         yield self.log_finding(
             short.evidence,
             translated(
-                "{sizes}{where}. It runs out in the evaluation, which keeps every batch's logits until its end."
+                "{sizes}{where}. Memory runs out in evaluation, which keeps every batch's logits until it ends."
             ).format(sizes=short.sizes, where=short.where),
             certainty=certainty,
             cure=(*_CURES, *short.shared_or_cut_up),

@@ -49,9 +49,9 @@ class GpuOomModelStates(Hazard):
             return
         yield self.finding(
             translated(
-                "{name} has {billions:.1f}e9 parameters. Weights, gradients and Adam's two moments are {need:.0f} GiB "
-                "on each GPU even with 2 bytes each (twice that in fp32); the GPU has {have:.0f} GiB, and DDP "
-                "partitions none."
+                "{name} has {billions:.1f}e9 parameters. Weights, gradients and Adam's two moments take "
+                "{need:.0f} GiB on each GPU even at 2 bytes each (twice that in fp32); the GPU has {have:.0f} "
+                "GiB, and DDP does not partition them."
             ).format(name=run.model.name, billions=parameters / 1e9, need=need / 2**30, have=have / 2**30),
             cure=(
                 translated(
@@ -96,7 +96,7 @@ class GpuOomModelStates(Hazard):
             certainty=certainty,
             cure=(*short.shared_or_cut_up, *(short.by_activity if short.kind == STATES else ()), *_cures(log)),
             confirm=translated(
-                "It fails the same with micro-batch 1 and short samples; gonogo rehearse shows what fills the GPU"
+                "It fails the same way with micro-batch 1 and short samples; gonogo rehearse shows what fills the GPU"
             ),
         )
         yield finding if short.kind == STATES else replace(finding, spans=())  # the place tells of the other
@@ -117,8 +117,8 @@ def _cures(log: FailureLog) -> Iterator[Text]:
         yield translated("Offload the parameters too (zero_optimization.offload_param.device: cpu)")
     if _trains_adapters(log):
         yield translated(
-            "Adapters are trained already: what fills it are the weights themselves; hold them in fewer bytes "
-            "(load_in_4bit; of experts kept as one tensor, a checkpoint that is quantized), or on more GPUs"
+            "Adapters are already being trained: the weights themselves fill the GPU; store them in fewer bytes "
+            "(load_in_4bit; for experts kept as one tensor, a quantized checkpoint), or on more GPUs"
         )
         yield translated("More GPUs, or GPUs with more memory")
         return

@@ -7,12 +7,12 @@ from gonogo.hazards.rule import Certainty, Findings, GuardedRun, Hazard, Severit
 
 _GPU = (
     translated(
-        "Keep no tensor with its graph between steps: total += loss.item() (or loss.detach()), not total += loss; "
-        "empty lists of outputs"
+        "Keep no tensor with its graph between steps: total += loss.item() (or loss.detach()), not total += "
+        "loss; clear lists of outputs"
     ),
     translated(
         "If allocated stays level and only reserved grows: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and "
-        "batches of like length (group_by_length)"
+        "batches of similar length (group_by_length)"
     ),
 )
 _HOST = (

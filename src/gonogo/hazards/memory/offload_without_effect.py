@@ -18,10 +18,10 @@ _WHAT = {
 }
 
 _CURE = (
-    translated("See which config is in force: the engine prints it at the start (zero_optimization)"),
+    translated("Check which config is in effect: the engine prints it at the start (zero_optimization)"),
     translated(
-        "Let DeepSpeed make the optimizer (an optimizer section, or the Trainer's), and load "
-        "checkpoints by engine.load_checkpoint"
+        "Let DeepSpeed create the optimizer (an optimizer section, or the Trainer's), and load checkpoints with "
+        "engine.load_checkpoint"
     ),
 )
 

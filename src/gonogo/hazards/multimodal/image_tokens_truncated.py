@@ -63,8 +63,8 @@ class ImageTokensTruncated(LoggedHazard):
             return
         yield self.finding(
             translated(
-                "{pixels} lets an image have {tokens} tokens or more, and {limit} cuts at {length}: such a "
-                "sample loses image tokens, and the model refuses it."
+                "{pixels} lets an image have {tokens} tokens or more, but {limit} truncates at {length}: such a "
+                "sample loses image tokens, and the model rejects it."
             ).format(pixels=pixels[0], tokens=most // PIXELS_A_TOKEN, limit=limit[0], length=length),
             certainty=Certainty.POSSIBLE,
             cure=self.cures,

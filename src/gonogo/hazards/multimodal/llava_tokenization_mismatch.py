@@ -16,9 +16,8 @@ class LlavaTokenizationMismatch(Hazard):
         yield self.log_finding(
             lines[0],
             translated(
-                "A conversation was counted as {counted} tokens where it has {there}: all of its labels are masked, "
-                "and "
-                "it adds nothing to the loss."
+                "A conversation was counted as {counted} tokens but has {there}: all of its labels are masked, "
+                "and it adds nothing to the loss."
             ).format(counted=str(match.group("counted")), there=str(match.group("there")))
             if match is not None
             else self.title,
@@ -26,11 +25,10 @@ class LlavaTokenizationMismatch(Hazard):
             severity=Severity.WARNING,
             cure=(
                 translated(
-                    "Give --version the template of this model (v1: Vicuna, LLaMA-2; mpt: Qwen, Yi; llama_3), and "
-                    "install the "
-                    "transformers and tokenizers that the project names"
+                    "Give --version the template of this model (v1: Vicuna, LLaMA-2; mpt: Qwen, Yi; llama_3), "
+                    "and install the transformers and tokenizers versions that the project specifies"
                 ),
-                translated("Decode one sample's input ids whose labels are not -100: they have to be the answers"),
+                translated("Decode one sample's input ids whose labels are not -100: they must be the answers"),
             ),
-            confirm=translated("The warning stands there for most samples, and the loss is 0"),
+            confirm=translated("The warning appears for most samples, and the loss is 0"),
         )

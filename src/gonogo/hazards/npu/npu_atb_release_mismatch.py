@@ -9,7 +9,7 @@ _CURE = (
         "Install torch and torch_npu and activate their environment first, then in a new shell source CANN's "
         "set_env.sh and nnal/atb/set_env.sh (--cxx_abi=0 or 1 sets it by hand)"
     ),
-    translated("Install CANN's toolkit, kernels and NNAL in one version, the one that torch_npu names"),
+    translated("Install CANN's toolkit, kernels and NNAL in the same version, the one that torch_npu specifies"),
 )
 
 
@@ -26,8 +26,8 @@ class NpuAtbReleaseMismatch(LoggedHazard):
         if sourced and activated and sourced[-1].number < activated[-1].number:
             yield self.finding(
                 translated(
-                    "ATB's set_env.sh is sourced before the environment with torch is activated: it chooses its C++ "
-                    "ABI by the python that is there until then."
+                    "ATB's set_env.sh is sourced before the environment with torch is activated: it picks its "
+                    "C++ ABI from the python that is active at that point."
                 ),
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,

@@ -27,7 +27,7 @@ _CURE = (
         "For libascend_hal.so or libdrvdsmi_host.so: mount the driver, -v "
         "/usr/local/Ascend/driver:/usr/local/Ascend/driver, and add its lib64/driver to LD_LIBRARY_PATH"
     ),
-    translated("If the library exists nowhere under /usr/local/Ascend: install the CANN toolkit that torch_npu names"),
+    translated("If the library is nowhere under /usr/local/Ascend: install the CANN toolkit that torch_npu specifies"),
 )
 
 
@@ -42,8 +42,8 @@ class NpuCannEnvNotSourced(Hazard):
             return
         yield self.finding(
             translated(
-                "The script is for NPUs ({name}) and sources no set_env.sh: unless the calling shell has, CANN's "
-                "libraries are not found."
+                "The script is for NPUs ({name}) but sources no set_env.sh: unless the calling shell has done "
+                "so, CANN's libraries are not found."
             ).format(name=variable),
             certainty=Certainty.POSSIBLE,
             severity=Severity.NOTE,
@@ -64,8 +64,8 @@ class NpuCannEnvNotSourced(Hazard):
         place = environment.place("torch-npu")
         yield self.finding(
             translated(
-                "CANN {cann} is on the machine, and its set_env.sh has not run in this environment: import torch_npu "
-                "finds none of its libraries."
+                "CANN {cann} is on the machine, but its set_env.sh has not been sourced in this environment: "
+                "import torch_npu finds none of its libraries."
             ).format(cann=environment.cann.value),
             certainty=Certainty.LIKELY,
             severity=Severity.WARNING,
@@ -90,7 +90,7 @@ class NpuCannEnvNotSourced(Hazard):
             return
         yield self.log_finding(
             found,
-            translated("The process does not find CANN, whose set_env.sh was not sourced where it was started."),
+            translated("The process does not find CANN: its set_env.sh was not sourced where the process was started."),
             cure=_CURE,
             certainty=certainty,
             confirm=translated("echo $ASCEND_HOME_PATH prints nothing there"),

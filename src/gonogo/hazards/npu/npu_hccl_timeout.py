@@ -31,8 +31,8 @@ class NpuHcclTimeout(Hazard):
             fixes = (self.fix(title, launch.setting_variable("HCCL_CONNECT_TIMEOUT", "1200"), safe=False),)
         yield self.finding(
             translated(
-                "HCCL waits {seconds} s for all ranks of {nodes} node(s) to connect{default}: one that loads or "
-                "tokenizes longer ends the run with EI0006."
+                "HCCL waits {seconds} s for all ranks of {nodes} node(s) to connect{default}: a rank that takes "
+                "longer to load or tokenize ends the run with EI0006."
             ).format(
                 seconds=seconds if seconds is not None else 120,
                 nodes=nodes,
@@ -43,7 +43,7 @@ class NpuHcclTimeout(Hazard):
             cure=translated("export HCCL_CONNECT_TIMEOUT=1200 on all nodes"),
             spans=field.span() or launch.place.span(),
             fixes=fixes,
-            confirm=translated("The ranks reach the first collective far apart"),
+            confirm=translated("The ranks reach the first collective far apart in time"),
         )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -65,11 +65,11 @@ class NpuHcclTimeout(Hazard):
             ).format(when=_CONNECTING if connect else _COMPLETING),
             cure=(
                 translated(
-                    "Look in the other ranks' logs (and ~/ascend/log) for an earlier, different error, and cure that"
+                    "Look in the other ranks' logs (and ~/ascend/log) for an earlier, different error, and fix that"
                 ),
                 translated(
-                    "export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200 on all nodes; prepare the dataset before "
-                    "training; give all ranks as many batches"
+                    "export HCCL_CONNECT_TIMEOUT=1200 HCCL_EXEC_TIMEOUT=7200 on all nodes; prepare the dataset "
+                    "before training; give all ranks the same number of batches"
                 ),
                 translated("Kill stale processes on the NPUs (npu-smi info) before the next start"),
             ),

@@ -26,7 +26,8 @@ class NpuIntDeviceGoesToCuda(LoggedHazard):
             return
         yield self.finding(
             translated(
-                "{transformers} gives devices as numbers, which torch takes for CUDA's before 2.5.1: {npu} is older."
+                "{transformers} passes devices as numbers, which torch before 2.5.1 treats as CUDA devices: "
+                "{npu} is older."
             ).format(
                 transformers=describe_package(environment, "transformers"),
                 npu=describe_package(environment, "torch-npu"),

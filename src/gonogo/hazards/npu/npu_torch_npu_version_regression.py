@@ -17,12 +17,14 @@ class NpuTorchNpuVersionRegression(Hazard):
                 yield self.finding(
                     translated(
                         "torch_npu 2.6.0 can't copy and cast a tensor from one NPU to another, and "
-                        "device_map={value!r} spreads the model over all that it sees."
+                        "device_map={value!r} spreads the model over all visible NPUs."
                     ).format(value=mapped.value),
                     certainty=Certainty.LIKELY,
                     severity=Severity.WARNING,
                     cure=(
-                        translated("Install a later post release of torch_npu 2.6.0, with the CANN that it asks for"),
+                        translated(
+                            "Install a later post release of torch_npu 2.6.0, with the CANN version it requires"
+                        ),
                         translated("Or load on one NPU: ASCEND_RT_VISIBLE_DEVICES=0"),
                     ),
                     spans=(place.span() if place is not None else None, mapped.span()),
@@ -40,13 +42,13 @@ class NpuTorchNpuVersionRegression(Hazard):
             yield self.log_finding(
                 mismatch.evidence,
                 translated(
-                    "{where}. torch_npu{version} casts across devices with an operator that needs both tensors on one; "
-                    "the fault is torch_npu's, not the script's."
+                    "{where}. torch_npu{version} casts across devices with an operator that needs both tensors "
+                    "on one device; the bug is in torch_npu, not in the script."
                 ).format(where=mismatch.sentence, version=f" {version}" if version else ""),
                 cure=(
                     translated(
-                        "Install a newer torch_npu for your torch (pip install -U torch-npu==<torch version>.post*), "
-                        "with the CANN that it asks for"
+                        "Install a newer torch_npu for your torch (pip install -U torch-npu==<torch "
+                        "version>.post*), with the CANN version it requires"
                     ),
                     translated(
                         "Until then load on one NPU (ASCEND_RT_VISIBLE_DEVICES=0) or on the CPU, or without changing "

@@ -6,8 +6,9 @@ from gonogo.hazards.rule import Finding, Findings, Hazard, Pattern, RehearsalRec
 _VIEW = Pattern(r"shape '\[(?P<shape>[-\d, ]+)\]' is invalid for input of size (?P<size>\d+)")
 _CURE = (
     translated(
-        "A tensor-parallel size that divides the attention heads and the key-value heads (num_attention_heads and "
-        "num_key_value_heads in config.json), and FSDP or data parallelism for the other ranks"
+        "Use a tensor-parallel size that divides the attention heads and the key-value heads "
+        "(num_attention_heads and num_key_value_heads in config.json), and FSDP or data parallelism for the "
+        "other ranks"
     ),
     translated("In your own model: view(batch, tokens, -1, head_dim), or the heads divided by the mesh's size"),
 )
@@ -40,8 +41,8 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
         return self._said(
             failed,
             translated(
-                "A rank has {columns} columns of the projection, and a head takes {width}: the heads do not divide "
-                "by the tensor-parallel size."
+                "A rank has {columns} columns of the projection, and a head takes {width}: the number of heads "
+                "is not divisible by the tensor-parallel size."
             ).format(columns=columns, width=width),
         )
 
@@ -49,8 +50,8 @@ class AttentionHeadsShardedByTensorParallel(Hazard):
         return self._said(
             failed,
             translated(
-                "The view asks for {heads} heads, all that the model has; of the columns, which are cut into {parts} "
-                "parts, the rank has one."
+                "The view expects {heads} heads, all that the model has; the columns are split into {parts} "
+                "parts, and the rank has one of them."
             ).format(heads=heads, parts=parts),
         )
 

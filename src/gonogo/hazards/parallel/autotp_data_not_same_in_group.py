@@ -11,9 +11,8 @@ class AutotpDataNotSameInGroup(LoggedHazard):
             return
         yield self.finding(
             translated(
-                "tensor_parallel.autotp_size is {size}, and {accelerate} gives every rank its own batch: "
-                "ranks of a "
-                "tensor-parallel group need the same."
+                "tensor_parallel.autotp_size is {size}, but {accelerate} gives every rank its own batch: ranks "
+                "of a tensor-parallel group need the same batch."
             ).format(size=int(size.number), accelerate=describe_package(run.environment, "accelerate")),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],

@@ -24,8 +24,8 @@ class MegatronCudaDeviceMaxConnections(LoggedHazard):
         asked = next(size for size in sizes if (number_of(size) or 1) > 1)
         yield self.finding(
             translated(
-                "The run asks for tensor or context parallelism, and CUDA_DEVICE_MAX_CONNECTIONS is not set: before "
-                "Blackwell Megatron refuses to start."
+                "The run uses tensor or context parallelism, but CUDA_DEVICE_MAX_CONNECTIONS is not set: on GPUs "
+                "before Blackwell, Megatron refuses to start."
             ),
             certainty=Certainty.LIKELY,
             cure=self.cures[:1],

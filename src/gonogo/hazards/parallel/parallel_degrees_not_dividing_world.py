@@ -27,7 +27,7 @@ class ParallelDegreesNotDividingWorld(LoggedHazard):
         if product == world:
             return
         yield self.finding(
-            translated("The parallel degrees multiply to {product}, and {world} processes are started.").format(
+            translated("The parallel degrees multiply to {product}, but {world} processes are started.").format(
                 product=product, world=world
             ),
             certainty=Certainty.LIKELY,

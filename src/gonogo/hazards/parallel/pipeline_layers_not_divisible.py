@@ -28,9 +28,9 @@ class PipelineLayersNotDivisible(LoggedHazard):
         if layers is None or size is None or size < 2 or not layers % size:
             return
         yield self.finding(
-            translated("{layers} layers do not divide over {size} pipeline stages: Megatron refuses to start.").format(
-                layers=layers, size=size
-            ),
+            translated(
+                "{layers} layers do not divide evenly over {size} pipeline stages: Megatron refuses to start."
+            ).format(layers=layers, size=size),
             certainty=Certainty.CERTAIN if given.known else Certainty.LIKELY,
             cure=self.cures,
             spans=(stages.span(), given.span() if given.known else None),

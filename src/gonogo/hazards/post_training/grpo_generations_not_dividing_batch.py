@@ -13,14 +13,14 @@ class GrpoGenerationsNotDividingBatch(LoggedHazard):
         would_do = divisors(batch.completions, least=2)
         yield self.finding(
             translated(
-                "{how} = {completions} completions, and num_generations is {n}: the trainer refuses to start."
+                "{how} = {completions} completions, but num_generations is {n}: the trainer refuses to start."
             ).format(how=batch.how, completions=batch.completions, n=batch.generations),
             certainty=batch.certainty,
-            cure=translated("Take num_generations={divisors}, or a batch that {n} divides").format(
+            cure=translated("Use num_generations={divisors}, or a batch that is divisible by {n}").format(
                 divisors=would_do, n=batch.generations
             )
             if would_do
-            else translated("Use a batch that {n} divides").format(n=batch.generations),
+            else translated("Use a batch divisible by {n}").format(n=batch.generations),
             spans=(*batch.spans, launch.place.span()),
             confirm=() if batch.certainty is Certainty.CERTAIN else self.confirm,
         )

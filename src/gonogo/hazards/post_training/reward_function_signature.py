@@ -21,8 +21,8 @@ class RewardFunctionSignature(LoggedHazard):
                 version = run.environment.within("trl", ">=0.18")
                 yield self.finding(
                     translated(
-                        "TRL calls {name} with {lacking} by name (and with every column of the data set), and it takes "
-                        "neither them nor **kwargs."
+                        "TRL passes {lacking} to {name} by keyword (and every column of the data set), but it "
+                        "accepts neither them nor **kwargs."
                     ).format(name=function.name, lacking=", ".join(lacking)),
                     certainty=Certainty.CERTAIN if version else Certainty.LIKELY,
                     cure=translated("Give it **kwargs"),

@@ -16,8 +16,8 @@ class ModuleOffPythonPath(Hazard):
             title = translated("Put the folder on PYTHONPATH")
             yield self.finding(
                 translated(
-                    "{path} imports {name}, which lies in {folder}. Python looks in the folder of the program that is "
-                    "started, not in the one the command is typed in, and PYTHONPATH names no other."
+                    "{path} imports {name}, which is in {folder}. Python searches the folder of the program that "
+                    "is started, not the one the command is run from, and PYTHONPATH adds no other."
                 ).format(path=each.script.source.path, name=each.name, folder=_shown(folder)),
                 certainty=Certainty.CERTAIN if each.surely and launch.cwd_known else Certainty.LIKELY,
                 cure=_cures(launch, each, value),
@@ -46,6 +46,6 @@ def _cures(launch: Launch, each: OffPath, value: str) -> tuple[Text, ...]:
     module = program.removesuffix(".py").replace(os.sep, ".")
     if not all(part.isidentifier() for part in module.split(".")):
         return (first,)
-    return first, translated(
-        "Or start it as a module, for which Python looks in the current folder: -m {module}"
-    ).format(module=module)
+    return first, translated("Or start it as a module, so that Python searches the current folder: -m {module}").format(
+        module=module
+    )

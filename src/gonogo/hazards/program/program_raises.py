@@ -41,7 +41,7 @@ _NEXT = (
     ),
     (
         Pattern(r"CUDA error|AcceleratorError"),
-        translated("CUDA reports errors late: run once with CUDA_LAUNCH_BLOCKING=1 for the line at fault"),
+        translated("CUDA reports errors late: run once with CUDA_LAUNCH_BLOCKING=1 to find the line at fault"),
     ),
     (
         Pattern(r"^(?:TypeError|AttributeError)\b"),
@@ -140,7 +140,7 @@ _NO_NAME = Pattern(r"No module named '(\w+)\.[\w.]+'|cannot import name '\w+' fr
 def _cures(failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
     if failure.reading:
         yield translated(
-            "Correct the syntax of {path} at the place that is named above; JSON knows neither comments nor a comma "
+            "Correct the syntax of {path} at the place named above; JSON allows neither comments nor a comma "
             "after the last entry"
         ).format(path=failure.reading)
         return
@@ -149,8 +149,8 @@ def _cures(failure: Failure, versions: Mapping[str, str]) -> Iterator[Text]:
     package = next((name for name in lacks.groups() if name), "") if lacks is not None else ""
     if package in versions:
         yield translated(
-            "{package} {version}, which was rehearsed, has no such name, other releases have: take the one that the "
-            "code was written for (--environment FILE, --as-of DATE, or --with {package}==VERSION)"
+            "{package} {version}, which was rehearsed, has no such name, but other releases do: use the one that "
+            "the code was written for (--environment FILE, --as-of DATE, or --with {package}==VERSION)"
         ).format(package=package, version=versions[package])
     else:
         yield from _by_what_it_says(said)
@@ -172,7 +172,6 @@ def _next_steps(error: LoggedError) -> Iterator[Text]:
         )
     else:
         yield translated(
-            "All frames are a library's or a framework's: read the line that raised it, and what its caller passes; "
-            "with "
-            "its version, another release can be compared"
+            "All frames belong to a library or a framework: read the line that raised the error, and what its "
+            "caller passes; if you know its version, you can compare another release"
         )

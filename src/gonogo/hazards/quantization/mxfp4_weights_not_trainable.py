@@ -17,8 +17,8 @@ class Mxfp4WeightsNotTrainable(LoggedHazard):
                 continue
             yield self.finding(
                 translated(
-                    "{model} is stored in MXFP4: with triton and kernels installed it is loaded so, and refused for "
-                    "training."
+                    "{model} is stored in MXFP4: with triton and kernels installed it is loaded as such, and "
+                    "training it is refused."
                 ).format(model=name.value),
                 certainty=Certainty.POSSIBLE,
                 severity=Severity.WARNING,

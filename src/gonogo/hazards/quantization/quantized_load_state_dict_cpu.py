@@ -34,8 +34,8 @@ class QuantizedLoadStateDictCpu(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "transformers {version} loads the whole state dict into the 8-bit model, from the CPU, and "
-                    "bitsandbytes rearranges 8-bit weights on a GPU only."
+                    "transformers {version} loads the whole state dict into the 8-bit model from the CPU, but "
+                    "bitsandbytes rearranges 8-bit weights only on a GPU."
                 ).format(version=run.environment.field("transformers").get("< 4.31")),
                 certainty=Certainty.LIKELY,
                 cure=(
@@ -67,7 +67,7 @@ class QuantizedLoadStateDictCpu(Hazard):
             ),
             cure=(
                 translated(
-                    "Set load_best_model_at_end=False; the training itself is done, and the checkpoints are whole"
+                    "Set load_best_model_at_end=False; the training itself is done, and the checkpoints are complete"
                 ),
                 translated(
                     "To resume: PeftModel.from_pretrained(model, checkpoint, is_trainable=True) instead of "
@@ -76,7 +76,7 @@ class QuantizedLoadStateDictCpu(Hazard):
                 translated("Upgrade bitsandbytes, transformers and peft"),
             ),
             certainty=certainty,
-            confirm=translated("The traceback passes _load_best_model or load_state_dict"),
+            confirm=translated("The traceback goes through _load_best_model or load_state_dict"),
         )
 
 

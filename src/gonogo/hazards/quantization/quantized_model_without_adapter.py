@@ -25,10 +25,10 @@ class QuantizedModelWithoutAdapter(LoggedHazard):
             if trainer is None or script.guarded_by(call.node) or not any(field.truth is True for field in asked):
                 continue
             yield self.finding(
-                translated("The model is loaded quantized, and no adapter is attached: the Trainer refuses it."),
+                translated("The model is loaded quantized, but no adapter is attached: the Trainer refuses it."),
                 certainty=Certainty.LIKELY,
                 cure=self.cures,
                 spans=(call.place.span(), trainer.place.span(translated("trained here"))),
-                confirm=translated("The model that reaches the Trainer is no PeftModel"),
+                confirm=translated("The model that reaches the Trainer is not a PeftModel"),
             )
             return

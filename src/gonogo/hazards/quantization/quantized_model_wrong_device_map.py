@@ -68,7 +68,7 @@ class QuantizedModelWrongDeviceMap(Hazard):
     def _finding(
         self, evidence: LoggedError | LineMatch, certainty: Certainty, *, offloaded: bool, several: bool
     ) -> Finding:
-        where = translated("on another GPU than the one that the process trains on")
+        where = translated("on a GPU other than the one the process trains on")
         if offloaded:
             where = translated("partly on the CPU or the disk")
         elif several:
@@ -81,8 +81,8 @@ class QuantizedModelWrongDeviceMap(Hazard):
             cures.insert(
                 0,
                 translated(
-                    "Make it fit the GPU: 4 bits, a smaller model, or other processes off the GPU; nothing may be "
-                    "offloaded"
+                    "Make it fit the GPU: 4 bits, a smaller model, or no other processes on the GPU; nothing may "
+                    "be offloaded"
                 ),
             )
         return self.log_finding(

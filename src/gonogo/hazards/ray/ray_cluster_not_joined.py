@@ -9,7 +9,7 @@ class RayClusterNotJoined(LoggedHazard):
         Sign(
             FEWER,
             cause=translated(
-                "As many GPUs are free as one node has, and several nodes are requested: the others have not "
+                "Only one node's worth of GPUs is free, but several nodes are requested: the others have not "
                 "joined this Ray cluster."
             ),
         ),

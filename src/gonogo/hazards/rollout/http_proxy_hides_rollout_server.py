@@ -17,8 +17,8 @@ class HttpProxyHidesRolloutServer(LoggedHazard):
             if field.known and str(field.value).strip():
                 yield self.finding(
                     translated(
-                        "{name} is set and no_proxy is not: the trainer asks the proxy for the rollout server of "
-                        "its own machine or network."
+                        "{name} is set but no_proxy is not: the trainer goes through the proxy to reach the "
+                        "rollout server on its own machine or network."
                     ).format(name=name),
                     certainty=Certainty.LIKELY,
                     cure=self.cures,

@@ -26,7 +26,7 @@ class RolloutBatchNotDivisibleByRanks(LoggedHazard):
                 "stops before the first step."
             ).format(batch=batch.value, n=generations.value, real=real, gpus=gpus.value),
             certainty=Certainty.CERTAIN if sure else Certainty.LIKELY,
-            cure=translated("Take {less} or {more} for data.train_batch_size").format(
+            cure=translated("Set data.train_batch_size to {less} or {more}").format(
                 less=max(batch.value // gpus.value, 1) * gpus.value, more=(batch.value // gpus.value + 1) * gpus.value
             ),
             spans=(batch.span or gpus.span, generations.span, gpus.span, launch.place.span()),

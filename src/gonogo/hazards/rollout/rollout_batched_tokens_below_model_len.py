@@ -15,8 +15,8 @@ class RolloutBatchedTokensBelowModelLen(LoggedHazard):
             return
         yield self.finding(
             translated(
-                "A sequence may have {prompt} + {response} tokens, the engine's batch has {tokens}, and chunked "
-                "prefill is off."
+                "A sequence may have {prompt} + {response} tokens, but the engine's batch has {tokens}, and "
+                "chunked prefill is off."
             ).format(prompt=prompt.value, response=response.value, tokens=tokens.value),
             certainty=Certainty.LIKELY,
             cure=self.cures,

@@ -2,18 +2,18 @@ from gonogo.evidence.rehearsal.rank_divergence import rank_divergence
 from gonogo.finding.divergence import ENGINE_MADE
 from gonogo.hazards.rule import Findings, Hazard, RehearsalRecord, translated
 
-_MADE = translated("Each process makes an engine, and all of them build vLLM's process groups together.")
+_MADE = translated("Each process creates an engine, and all of them build vLLM's process groups together.")
 _STEPPED = translated("The ranks of a tensor-parallel engine reduce in every layer of every step.")
 _OTHER_PROMPTS = translated(
-    "The ranks of a tensor-parallel engine are one model: each has to be given the same prompts and parameters, in the "
-    "same order."
+    "The ranks of a tensor-parallel engine act as one model: each must be given the same prompts and parameters, "
+    "in the same order."
 )
-_ON_ALL = translated("Make and call the engine on every rank, outside of conditions on the rank")
+_ON_ALL = translated("Create and call the engine on every rank, outside any condition on the rank")
 _GATHER = translated(
     "Gather the prompts of the engine's ranks before generate (all_gather_object in their group), and keep each rank's "
     "own part of the answers"
 )
-_ALONE = translated("Or an engine for each GPU (tensor_parallel_size=1): then generate needs no other rank")
+_ALONE = translated("Or use one engine per GPU (tensor_parallel_size=1): then generate needs no other rank")
 
 
 class RolloutEngineRanksDiverge(Hazard):

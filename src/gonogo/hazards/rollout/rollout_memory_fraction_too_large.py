@@ -44,8 +44,8 @@ _AT_START = Pattern(
     r"Free memory on device.*\((?P<free>[\d.]+)/(?P<whole>[\d.]+) GiB\).*less than desired GPU memory utilization"
 )
 _TAKEN = translated(
-    "The engine asks for its fraction of the whole card ({whole} GiB), and {free} GiB are free: the "
-    "trainer, another engine or a process that was left over has the rest."
+    "The engine requests its fraction of the whole card ({whole} GiB), but {free} GiB are free: the trainer, "
+    "another engine or a leftover process holds the rest."
 )
 
 
@@ -125,8 +125,8 @@ def _cures(device: DeviceMemory) -> Iterator[Text]:
         ).format(share=share)
     if device.peak_phase == "sync":
         yield translated(
-            "With LoRA under ZeRO-3 the synchronisation gathers all weights at once: take ZeRO-2, or no adapter, which "
-            "gathers one at a time"
+            "With LoRA under ZeRO-3 the weight synchronization gathers all weights at once: use ZeRO-2, or no "
+            "adapter, which gathers one at a time"
         )
     elif device.peak_phase != "generate":
         yield translated(

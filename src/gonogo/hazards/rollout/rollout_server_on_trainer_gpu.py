@@ -21,8 +21,8 @@ class RolloutServerOnTrainerGpu(LoggedHazard):
                 continue
             yield self.finding(
                 translated(
-                    "The rollout server takes GPU {both}, and so does the trainer: NCCL refuses the group that "
-                    "carries the weights."
+                    "The rollout server uses GPU {both}, and so does the trainer: NCCL rejects the process group "
+                    "that transfers the weights."
                 ).format(both=", ".join(both) if both else "0"),
                 certainty=Certainty.CERTAIN if both else Certainty.LIKELY,
                 cure=self.cures,

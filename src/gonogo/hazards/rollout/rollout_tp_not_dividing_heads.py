@@ -22,7 +22,7 @@ class RolloutTpNotDividingHeads(LoggedHazard):
             return
         yield self.finding(
             translated(
-                "The model has {heads} attention heads, and the engine's tensor-parallel size is {size}: it "
+                "The model has {heads} attention heads, but the engine's tensor-parallel size is {size}: it "
                 "refuses to start."
             ).format(heads=heads, size=size),
             cure=translated("Use a divisor of {heads}: {divisors}").format(heads=heads, divisors=divisors(heads)),

@@ -29,16 +29,16 @@ def _read(message: str) -> tuple[Text, str]:
         found = pattern.search(message)
         if found is not None:
             return cause, found.group("path") if "<path>" in pattern.text else ""
-    return translated("One side of the update never comes."), ""
+    return translated("One side of the update never arrives."), ""
 
 
 _JOINS_LATE = translated(
-    "The server answers {path} only when the trainer has joined the group, and this thread waits for the answer before "
-    "it joins: neither ever comes."
+    "The server answers {path} only when the trainer has joined the group, but this thread waits for the answer "
+    "before it joins: neither ever happens."
 )
 _SENDS_LATE = translated(
-    "The server answers {path} only when the weights have come, and this thread waits for the answer before it "
-    "broadcasts them: neither ever comes."
+    "The server answers {path} only when the weights have arrived, but this thread waits for the answer before "
+    "it broadcasts them: neither ever happens."
 )
 _CAUSES = (
     (Pattern(r"(?P<path>/\S+) is answered only when the trainer joins"), _JOINS_LATE),
@@ -46,7 +46,8 @@ _CAUSES = (
     (
         Pattern(r"waits in (?P<path>/\S+) for weights"),
         translated(
-            "The server waits in {path} for weights that this process never broadcasts, and answers nothing more."
+            "The server waits in {path} for weights that this process never broadcasts, and answers no further "
+            "requests."
         ),
     ),
     (
@@ -58,28 +59,28 @@ _CAUSES = (
     (
         Pattern(r"no server was asked to receive"),
         translated(
-            "Weights are broadcast in the server's group, and the server was not asked to receive them: the broadcast "
-            "waits forever."
+            "Weights are broadcast in the server's group, but the server was not asked to receive them: the "
+            "broadcast waits forever."
         ),
     ),
     (
         Pattern(r"joins before (?P<path>/\S+) asks"),
         translated(
-            "The trainer joins the group before {path} asks the server to: joining waits for the server, and the "
-            "request comes after it."
+            "The trainer joins the group before {path} asks the server to: joining waits for the server, but the "
+            "request is sent only afterwards."
         ),
     ),
     (
         Pattern(r"not asked to join"),
         translated(
             "The trainer joins a group that the server was not asked to join: it waits for the server until the "
-            "rendezvous gives up."
+            "rendezvous times out."
         ),
     ),
 )
 _THREAD = translated(
-    "Send the request from its own thread, join or broadcast meanwhile, then wait for the answer (as TRL's "
+    "Send the request from a separate thread, join or broadcast meanwhile, then wait for the answer (as TRL's "
     "VLLMClient does)"
 )
-_BOTH = translated("For each synchronisation one request that names the tensors, and a broadcast of exactly these")
-_CONFIRM = translated("No other process asks the server in its place")
+_BOTH = translated("For each synchronization, send one request that names the tensors, and broadcast exactly these")
+_CONFIRM = translated("No other process sends the request in its place")

@@ -14,7 +14,7 @@ class VllmV1EngineUnsupported(LoggedHazard):
             return
         trl, vllm = environment.field("trl"), environment.field("vllm")
         yield self.finding(
-            translated("TRL {trl} moves weights into vLLM's V0 engine, and vLLM {vllm} runs V1.").format(
+            translated("TRL {trl} moves weights into vLLM's V0 engine, but vLLM {vllm} runs V1.").format(
                 trl=trl.get("< 0.16"), vllm=vllm.get(">= 0.8")
             ),
             certainty=Certainty.LIKELY,

@@ -24,7 +24,7 @@ class TrainerOverrideWithoutNumItems(Hazard):
                         "transformers {version} calls {owner}.{name} with num_items_in_batch, which it does not take."
                     ).format(version=version.get(">= 4.46"), owner=owner.name, name=name),
                     cure=translated("Give it a parameter num_items_in_batch with a default"),
-                    spans=(script.headline(method).span(), version.span(translated("gives it since 4.46"))),
+                    spans=(script.headline(method).span(), version.span(translated("passes it since 4.46"))),
                     fixes=self.fix(translated("Use the argument"), edit) if edit is not None else None,
                 )
 

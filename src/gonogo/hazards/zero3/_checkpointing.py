@@ -133,7 +133,7 @@ def recomputed_twice(
     if how.reentrant and how.call is not None and how.call.script.editable:
         edit = how.call.script.setting_keyword(how.call, _OPTION, '{"use_reentrant": False}')
         if edit is not None and not how.call.node.args:
-            fixes = (hazard.fix(translated("Checkpoint without reentrance"), edit, safe=False),)
+            fixes = (hazard.fix(translated("Use non-reentrant checkpointing"), edit, safe=False),)
     yield hazard.finding(
         translated(
             "`{first}` and `{second}` run the model twice for one loss, and gradient checkpointing {how} reentrant: "

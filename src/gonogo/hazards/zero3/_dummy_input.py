@@ -8,7 +8,7 @@ from gonogo.evidence.rehearsal.rank_divergence import RankDivergence
 from gonogo.hazards.facts.all_ranks import script_at
 from gonogo.hazards.rule import Fix, Hazard, Run, Script, translated
 
-_ZEROS = translated("Run self.{module} on zeros, times zero, where there is no {name}")
+_ZEROS = translated("Run self.{module} on zeros, output times zero, if there is no {name}")
 _SIZE = re.compile(r"\[(\d+(?:, \d+)*)\]$")
 
 

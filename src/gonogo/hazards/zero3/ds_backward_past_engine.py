@@ -24,11 +24,11 @@ class DsBackwardPastEngine(Hazard):
                     "set up: loss.backward(), autograd.grad, or Lightning Fabric without its own backward."
                 ),
                 cure=translated(
-                    "Call engine.backward(loss) (accelerator.backward, fabric.backward), once a step; or DeepSpeed "
-                    "0.18.3 and later"
+                    "Call engine.backward(loss) (accelerator.backward, fabric.backward), once per step; or use "
+                    "DeepSpeed 0.18.3 or later"
                 ),
                 certainty=Certainty.LIKELY,
-                confirm=translated("The traceback does not pass deepspeed/runtime/engine.py, in backward"),
+                confirm=translated("The traceback does not go through backward in deepspeed/runtime/engine.py"),
             )
 
     def in_script(self, script: Script, run: Run) -> Findings:
@@ -57,8 +57,8 @@ class DsBackwardPastEngine(Hazard):
             version = run.environment.field("deepspeed")
             yield self.finding(
                 translated(
-                    "`{code}` bypasses the engine, and `{engine}.step()` steps: DeepSpeed{version} neither scales "
-                    "that loss nor reduces its gradients over the ranks."
+                    "`{code}` bypasses the engine, but `{engine}.step()` takes the step: DeepSpeed{version} "
+                    "neither scales that loss nor reduces its gradients across the ranks."
                 ).format(
                     code=text_of(script, call.node),
                     engine=engine,

@@ -18,11 +18,11 @@ from gonogo.hazards.rule import (
 )
 
 _ON_ALL = translated(
-    "Take the call out of the test: all ranks make it, and rank 0 alone does what is left, such as printing"
+    "Move the call out of the condition: all ranks make it, and only rank 0 does the rest, such as printing"
 )
 
 
-_REHEARSED = translated("save_checkpoint is a call of all ranks: each writes its own part.")
+_REHEARSED = translated("save_checkpoint is a collective call: each rank writes its own part.")
 
 
 class DsCheckpointSavedOnOneRank(Hazard):

@@ -25,8 +25,8 @@ class DsOwnOptimizerStepped(Hazard):
                     continue
                 yield self.finding(
                     translated(
-                        "`{code}` steps the optimizer past the engine, which has its gradients (ZeRO-{stage}): the "
-                        "weights never change."
+                        "`{code}` steps the optimizer without the engine, which holds its gradients "
+                        "(ZeRO-{stage}): the weights never change."
                     ).format(code=text_of(script, call.node), stage=run.zero_stage),
                     certainty=Certainty.CERTAIN,
                     severity=Severity.ERROR,

@@ -14,8 +14,9 @@ class TrlTooOldForDeepspeedHooks(LoggedHazard):
         for call in gathering_trainers(script, run):
             yield self.finding(
                 translated(
-                    "TRL {trl} puts ZeRO-3's hooks back by `_register_hooks_recursively`, which DeepSpeed "
-                    "{deepspeed} (any since 0.16.4) has renamed: the first generation ends with an AttributeError."
+                    "TRL {trl} restores ZeRO-3's hooks with `_register_hooks_recursively`, which DeepSpeed "
+                    "{deepspeed} (like any since 0.16.4) has renamed: the first generation fails with an "
+                    "AttributeError."
                 ).format(trl=trl.get("< 0.16"), deepspeed=deepspeed.get(">= 0.16.4")),
                 cure=self.cures,
                 spans=(trl.span(), call.script.headline(call.node).span(), deepspeed.span(), stage_span(run)),

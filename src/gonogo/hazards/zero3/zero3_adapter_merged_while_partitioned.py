@@ -24,7 +24,7 @@ class Zero3AdapterMergedWhilePartitioned(Hazard):
                 cure=(
                     translated("Save the adapter, and merge in a separate process without ZeRO-3"),
                     translated(
-                        "Or gather around it, where the whole model fits: with "
+                        "Or, if the whole model fits, gather around the call: with "
                         "deepspeed.zero.GatheredParameters(list({model}.parameters()))"
                     ).format(model=text_of(script, call.receiver) if call.receiver is not None else "model"),
                 ),

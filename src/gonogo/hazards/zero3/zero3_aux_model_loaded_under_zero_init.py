@@ -16,8 +16,8 @@ _LOADING = ("from_pretrained", "partition_parameters.py", "_load_pretrained_mode
 _CURE = (
     translated("Score the saved predictions in a separate process"),
     translated(
-        "Or unset ZeRO-3 around the loading: transformers.integrations.deepspeed.unset_hf_deepspeed_config(), then set "
-        "it again"
+        "Or unset ZeRO-3 while loading: transformers.integrations.deepspeed.unset_hf_deepspeed_config(), then "
+        "set it again"
     ),
 )
 _SCORERS = (
@@ -37,8 +37,8 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "`{what}` loads its own model during the run. ZeRO-3's config is alive then, so it is built "
-                    "under zero.Init with empty weights, which no engine gathers."
+                    "`{what}` loads its own model during the run. ZeRO-3's config is active then, so that model "
+                    "is built under zero.Init with empty weights, which no engine gathers."
                 ).format(what=what),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
@@ -68,8 +68,8 @@ class Zero3AuxModelLoadedUnderZeroInit(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "The metric's own model was loaded while ZeRO-3's config was alive, so from_pretrained built it "
-                    "under zero.Init with empty parameters, which no engine gathers."
+                    "The metric's own model was loaded while ZeRO-3's config was active, so from_pretrained "
+                    "built it under zero.Init with empty parameters, which no engine gathers."
                 ),
                 cure=_CURE,
                 certainty=certainty,

@@ -33,7 +33,7 @@ class Zero3CopyOfPartitionedModel(Hazard):
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,
                 cure=translated(
-                    "Load the second model by from_pretrained and hand it to DeepSpeed too, or copy before "
+                    "Load the second model with from_pretrained and pass it to DeepSpeed too, or copy before "
                     "deepspeed.initialize"
                 ),
                 spans=(call.place.span(), stage_span(run)),

@@ -19,6 +19,6 @@ class Zero3CreateReferenceModel(Hazard):
                 ),
                 certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=translated("Load the reference model by from_pretrained instead, and pass it as ref_model"),
+                cure=translated("Load the reference model with from_pretrained instead, and pass it as ref_model"),
                 spans=(call.place.span(), stage_span(run)),
             )

@@ -32,7 +32,7 @@ _DETACHED = frozenset({"item", "detach", "detach_", "data", "tolist", "numpy"})
 _SHOWS = frozenset({"print", "float", "int", "log", "info", "debug", "warning", "append", "add_scalar"})
 _MAX_DEPTH = 4
 _CURE = (
-    translated("Remove the term from the loss: under ZeRO-3 parameters need not all take part in it"),
+    translated("Remove the term from the loss: under ZeRO-3 not all parameters need to take part in it"),
     translated(
         "If the part must run on every rank, call its module on a dummy input inside the model's forward and add "
         "its output times 0.0, instead of touching its parameters"
@@ -59,18 +59,18 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         direct = use.zero is not None or where is use.statement
         edits = use.zero.removal(script) if use.zero is not None else ()
         small = has_peft(run) or is_optional(script, use.node)
-        fix = self.fix(translated("Take the term that is multiplied with zero out of the loss"), *edits, safe=False)
+        fix = self.fix(translated("Remove the term that is multiplied by zero from the loss"), *edits, safe=False)
         return self.finding(
             translated(
-                "`{term}` reads the parameters of `{module}` where no module's forward runs. ZeRO-3 has partitioned "
-                "them by then: each is an empty tensor of shape [0], and the backward ends with “returned an invalid "
-                "gradient … got [0]”."
+                "`{term}` reads the parameters of `{module}` where no module's forward runs. ZeRO-3 has "
+                "partitioned them by then: each is an empty tensor of shape [0], and the backward fails with "
+                "“returned an invalid gradient … got [0]”."
             ).format(term=text_of(script, use.node), module=text_of(script, use.module)),
             certainty=Certainty.CERTAIN if direct and not small else Certainty.LIKELY,
             cure=_CURE,
             spans=(
                 script.place(use.node).span(translated("empty under ZeRO-3")),
-                script.place(where).span(translated("the loss takes it in")) if where is not use.statement else None,
+                script.place(where).span(translated("the loss includes it")) if where is not use.statement else None,
                 stage_span(run),
             ),
             fixes=fix if edits else None,
@@ -130,8 +130,8 @@ class Zero3DirectParamUseInvalidGradient(Hazard):
         return self.log_finding(
             evidence,
             translated(
-                "{function} gives a gradient whose shape is that of a partitioned, empty parameter: a loss term (or "
-                "the forward) read the parameter itself, where its module did not run, while ZeRO-3 had it "
+                "{function} returns a gradient with the shape of a partitioned, empty parameter: a loss term (or "
+                "the forward) read the parameter directly, outside its module's forward, while ZeRO-3 had it "
                 "partitioned."
             ).format(function=function),
             cure=_CURE,

@@ -19,7 +19,7 @@ from gonogo.hazards.zero3._empty_uses import Use, empty_uses
 
 _CURE = (
     translated("Call the module instead of reading its weight, or compute with the weight inside the model's forward"),
-    translated("Outside of a forward gather it, on all ranks: with deepspeed.zero.GatheredParameters([weight])"),
+    translated("Outside a forward, gather it on all ranks: with deepspeed.zero.GatheredParameters([weight])"),
 )
 _MULTIPLIES = ("linear", "embedding", "matmul", "mm", "bmm", "einsum", "@")
 _COMPUTES = (*_MULTIPLIES, "normalize", "cosine_similarity", "mse_loss", "cat", "stack", "dist", "cdist", "addmm")
@@ -72,7 +72,7 @@ class Zero3DirectParamUseOutsideForward(Hazard):
                         "Call the module instead of reading its weight; or "
                         "deepspeed.zero.register_external_parameter(self, weight) in the module that reads it"
                     ),
-                    translated("Outside of a forward gather it: with deepspeed.zero.GatheredParameters([weight])"),
+                    translated("Outside a forward, gather it: with deepspeed.zero.GatheredParameters([weight])"),
                 ),
                 certainty=certainty,
                 confirm=translated("The same run passes under ZeRO-2, and the failing line uses some_module.weight"),

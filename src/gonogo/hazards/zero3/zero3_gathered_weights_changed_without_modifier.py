@@ -31,8 +31,8 @@ class Zero3GatheredWeightsChangedWithoutModifier(Hazard):
             edit = script.setting_keyword(call, "modifier_rank", "0")
             yield self.finding(
                 translated(
-                    "`{change}` changes what `{gather}` has gathered: without modifier_rank each rank keeps its former "
-                    "part, and the change is lost."
+                    "`{change}` changes what `{gather}` has gathered: without modifier_rank each rank keeps its "
+                    "old partition, and the change is lost."
                 ).format(change=text_of(script, change, 60), gather=text_of(script, call.node, 60)),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.ERROR,

@@ -26,18 +26,19 @@ _GENERATES_IN_CODE = (
 )
 _GENERATES = frozenset({"generate", "_sample", "_beam_search", "_greedy_search"})
 _REHEARSED = translated(
-    "Each token needs the weights of all ranks, and a rank whose text has ended leaves the others waiting in the "
-    "gather."
+    "Each token needs the weights of all ranks, and a rank that has finished generating leaves the others "
+    "waiting in the gather."
 )
 
 _UNEQUALLY_OFTEN = translated(
-    "Each token needs the weights of all ranks, and the ranks do not generate equally often: one that has no prompt "
-    "left leaves the others waiting in the gather. synced_gpus=True helps within a call of generate, not here."
+    "Each token needs the weights of all ranks, but the ranks do not call generate equally often: one with no "
+    "prompts left leaves the others waiting in the gather. synced_gpus=True helps within a call of generate, not "
+    "here."
 )
 _EQUALLY_OFTEN = (
     translated(
-        "Call generate equally often on every rank: agree on the most (all_reduce of the number of prompts with MAX), "
-        "and let a rank that has fewer answer its last prompt again"
+        "Call generate the same number of times on every rank: agree on the maximum (all_reduce of the number of "
+        "prompts with MAX), and let a rank with fewer prompts answer its last one again"
     ),
     _CURE[1],
 )
@@ -77,13 +78,14 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         place = call.keyword_place("synced_gpus")
         return self.finding(
             translated(
-                "{why}: each token needs the weights of all ranks, so a rank whose text has ended leaves the others "
-                "waiting in the gather."
+                "{why}: each token needs the weights of all ranks, so a rank that has finished generating leaves "
+                "the others waiting in the gather."
             ).format(
                 why=translated("generate runs under ZeRO-3 with synced_gpus=False")
                 if off
                 else translated(
-                    "generate runs under ZeRO-3 without synced_gpus=True, and transformers knows nothing of ZeRO-3 here"
+                    "generate runs under ZeRO-3 without synced_gpus=True, and transformers does not know about "
+                    "ZeRO-3 here"
                 )
             ),
             certainty=Certainty.LIKELY,
@@ -105,8 +107,8 @@ class Zero3GenerateWithoutSyncedGpus(Hazard):
         yield self.log_finding(
             stall.evidence,
             translated(
-                "The run hangs while it generates under ZeRO-3: each token needs the weights of all ranks, and "
-                "a rank whose sequence has ended does not take part any more."
+                "The run hangs while it generates under ZeRO-3: each token needs the weights of all ranks, and a "
+                "rank whose sequence has ended no longer takes part."
             ),
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY),

@@ -54,6 +54,7 @@ class Zero3GradientCheckpointDoubleBackward(Hazard):
             cure=_CURE,
             certainty=certainty,
             confirm=translated(
-                "The last frame is the assertion on params_in_ipg_bucket, and it passes without gradient checkpointing"
+                "The last frame is the assertion on params_in_ipg_bucket, and the run works without gradient "
+                "checkpointing"
             ),
         )

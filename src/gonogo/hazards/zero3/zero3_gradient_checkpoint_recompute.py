@@ -64,8 +64,8 @@ class Zero3GradientCheckpointRecompute(Hazard):
         return self.log_finding(
             evidence,
             translated(
-                "Non-reentrant gradient checkpointing saved whole parameters in the forward; while it recomputed the "
-                "block ZeRO-3 had partitioned the frozen ones again, so they are empty."
+                "Non-reentrant gradient checkpointing saved full parameters in the forward; when it recomputed "
+                "the block, ZeRO-3 had partitioned the frozen ones again, so they are empty."
             ),
             cure=_CURE,
             certainty=certainty,

@@ -29,9 +29,9 @@ class Zero3HooksOnUnwrappedModel(Hazard):
         for call in gathering_trainers(script, run):
             yield self.finding(
                 translated(
-                    "TRL {trl} looks for ZeRO-3's hooks at `model.optimizer`, which a model that is not wrapped yet "
-                    "doesn't have: generation before the first training step ends with “object has no attribute "
-                    "'optimizer'”."
+                    "TRL {trl} looks for ZeRO-3's hooks at `model.optimizer`, which a model that is not yet "
+                    "wrapped doesn't have: generation before the first training step fails with “object has no "
+                    "attribute 'optimizer'”."
                 ).format(trl=trl.get("< 0.15")),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
@@ -42,8 +42,8 @@ class Zero3HooksOnUnwrappedModel(Hazard):
     def in_log(self, log: FailureLog) -> Findings:
         """A model without ``optimizer``; sure where the frames are those of TRL's generation helper."""
         cause = translated(
-            "TRL's helper for generation under ZeRO-3 was given the bare model; ZeRO-3's hooks hang on the DeepSpeed "
-            "engine's optimizer."
+            "TRL's helper for generation under ZeRO-3 was given the bare model, but ZeRO-3's hooks are attached "
+            "to the DeepSpeed engine's optimizer."
         )
         confirm = (translated("The frames show trl/models/utils.py, remove_hooks or add_hooks"),)
         if evidence := first_match(log, _NO_OPTIMIZER, "AttributeError"):

@@ -29,7 +29,7 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 ).format(call=text_of(script, node, 50), test=ast.unparse(chance)[:60]),
                 certainty=Certainty.LIKELY,
                 cure=(
-                    translated("Run the module in every step, and multiply what it adds with the random 0 or 1"),
+                    translated("Run the module in every step, and multiply its contribution by the random 0 or 1"),
                     translated('Or draw the same numbers on all ranks, and set "stage3_prefetch_bucket_size": 0'),
                 ),
                 spans=(
@@ -56,7 +56,9 @@ class Zero3InflightParamsDynamicGraph(Hazard):
                 translated('Or "stage3_prefetch_bucket_size": 0; set_z3_leaf_modules for experts; or ZeRO-2'),
             ),
             certainty=causes[Cause.DYNAMIC],
-            confirm=translated('"Invalidate trace cache" is before the error, or the forward branches on the data'),
+            confirm=translated(
+                '"Invalidate trace cache" appears before the error, or the forward branches on the data'
+            ),
         )
 
 

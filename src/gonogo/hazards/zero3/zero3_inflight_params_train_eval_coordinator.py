@@ -6,8 +6,8 @@ from gonogo.hazards.zero3._inflight import Cause, inflight
 _CURE = (
     translated('pip install "deepspeed>=0.15.4" (PR #6662 uses one coordinator for both)'),
     translated(
-        'Until then "stage3_prefetch_bucket_size": 0, or model.eval() before and model.train() after each pass '
-        "without gradients"
+        'Until then set "stage3_prefetch_bucket_size": 0, or call model.eval() before and model.train() after '
+        "each pass without gradients"
     ),
 )
 
@@ -46,7 +46,7 @@ class Zero3InflightParamsTrainEvalCoordinator(Hazard):
             evidence,
             translated(
                 "A pass without gradients (evaluation, generation) and the training share parameters but not "
-                "DeepSpeed's coordinator: what one fetched ahead, the other finds in flight."
+                "DeepSpeed's coordinator: what one prefetched, the other finds in flight."
             ),
             cure=_CURE,
             certainty=causes[Cause.COORDINATORS],

@@ -47,8 +47,9 @@ class Zero3InitNotActiveLoadOom(Hazard):
                     run,
                     call,
                     translated(
-                        "`HfDeepSpeedConfig(…)` is kept by no name, so it is gone at once: transformers holds it only "
-                        "weakly, does not see ZeRO-3, and loads the whole model in every process."
+                        "`HfDeepSpeedConfig(…)` is not bound to a name, so it is freed at once: transformers "
+                        "holds only a weak reference to it, does not see ZeRO-3, and loads the whole model in "
+                        "every process."
                     ),
                     None,
                 )
@@ -62,8 +63,9 @@ class Zero3InitNotActiveLoadOom(Hazard):
                 run,
                 call,
                 translated(
-                    "The model is loaded before the arguments that tell transformers of ZeRO-3 exist (line {line}): "
-                    "every process loads all of it into host memory, and it is partitioned only afterwards."
+                    "The model is loaded before the arguments that tell transformers about ZeRO-3 exist (line "
+                    "{line}): every process loads all of it into host memory, and it is partitioned only "
+                    "afterwards."
                 ).format(line=first.line),
                 first,
             )
@@ -99,14 +101,14 @@ class Zero3InitNotActiveLoadOom(Hazard):
         return self.log_finding(
             evidence,
             translated(
-                "from_pretrained did not know of ZeRO-3 when it loaded the model, so every rank loads the whole "
-                "checkpoint into host memory instead of its share."
+                "from_pretrained did not know about ZeRO-3 when it loaded the model, so every rank loads the "
+                "whole checkpoint into host memory instead of its share."
             ),
             cure=_CURE,
             certainty=certainty,
             confirm=translated(
-                'The log lacks "Detected DeepSpeed ZeRO-3: activating zero.init() for this model", and the script '
-                "loads the model before it makes its arguments"
+                'The log lacks "Detected DeepSpeed ZeRO-3: activating zero.init() for this model", and the '
+                "script loads the model before it creates its arguments"
             ),
         )
 

@@ -36,7 +36,7 @@ class Zero3InitWeightsOnPartitioned(Hazard):
                 continue
             raises = call.method.startswith(_BY_FAN)
             yield self.finding(
-                translated("`{code}` meets a weight that ZeRO-3 has partitioned already: {then}.").format(
+                translated("`{code}` is applied to a weight that ZeRO-3 has already partitioned: {then}.").format(
                     code=text_of(script, call.node),
                     then=translated(
                         "it is an empty tensor, and “Fan in and fan out can not be computed for tensor with fewer than "

@@ -15,8 +15,8 @@ class Zero3LeafModulesAfterInitialize(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "{name} is after the engine is built (line {line}): the experts inside have their own hooks "
-                    "already, and are still gathered one by one."
+                    "{name} is called after the engine is built (line {line}): the experts inside already have "
+                    "their own hooks and are still gathered one by one."
                 ).format(name=call.method, line=here[-1].line),
                 certainty=Certainty.LIKELY,
                 severity=Severity.ERROR,

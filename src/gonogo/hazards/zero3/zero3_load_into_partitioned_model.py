@@ -9,7 +9,7 @@ from gonogo.hazards.zero3._partitioned import zero3
 from gonogo.hazards.zero3._shape_mismatches import shape_mismatches
 
 _CURE = (
-    translated("Load through from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume"),
+    translated("Load with from_pretrained while ZeRO-3 is on, or engine.load_checkpoint to resume"),
     translated(
         "Or load before ZeRO-3 partitions the model, or module by module inside "
         "deepspeed.zero.GatheredParameters(list(module.parameters(recurse=False)), modifier_rank=0)"
@@ -33,7 +33,7 @@ class Zero3LoadIntoPartitionedModel(Hazard):
             yield self.finding(
                 translated(
                     "`{model}` is partitioned by ZeRO-3 here: each of its parameters has shape [0], and "
-                    "load_state_dict raises a size mismatch for every whole tensor that it is given."
+                    "load_state_dict raises a size mismatch for every full tensor it is given."
                 ).format(model=text_of(script, receiver)),
                 certainty=Certainty.LIKELY if is_optional(script, call.node) else Certainty.CERTAIN,
                 cure=_CURE,
@@ -54,8 +54,8 @@ class Zero3LoadIntoPartitionedModel(Hazard):
         return self.log_finding(
             evidence,
             translated(
-                "The checkpoint's weights are whole ([{saved}]); the model they are loaded into is partitioned by "
-                "ZeRO-3 and its parameters are empty ([{current}])."
+                "The checkpoint's weights are full ([{saved}]), but the model they are loaded into is "
+                "partitioned by ZeRO-3 and its parameters are empty ([{current}])."
             ).format(saved=saved, current=current),
             cure=_CURE,
             certainty=certainty,

@@ -20,12 +20,12 @@ class Zero3LoadedInMainProcessFirst(Hazard):
             where = block.items[0].context_expr if block is not None else test
             yield self.finding(
                 translated(
-                    "The model is loaded where only one rank is let in: under ZeRO-3 from_pretrained needs all ranks "
-                    "at once, and the run hangs here."
+                    "The model is loaded where only one rank can enter: under ZeRO-3 from_pretrained needs all "
+                    "ranks at once, and the run hangs here."
                 ),
                 certainty=Certainty.CERTAIN if block is not None else Certainty.LIKELY,
                 severity=Severity.ERROR,
-                cure=translated("Load the model outside of it; let only the download (snapshot_download) stand there"),
+                cure=translated("Load the model outside it; keep only the download (snapshot_download) inside"),
                 spans=(
                     call.place.span(),
                     script.place(where).span(translated("one rank at a time")) if where is not None else None,

@@ -45,8 +45,8 @@ class Zero3LowCpuMemDeviceMap(Hazard):
         where = [call.keyword_place(name) for name in names]
         yield self.finding(
             translated(
-                "`{given}` is passed to from_pretrained under ZeRO-3: transformers partitions the model over all ranks "
-                "there and refuses to place it otherwise."
+                "`{given}` is passed to from_pretrained under ZeRO-3: transformers partitions the model across "
+                "all ranks there and refuses any other placement."
             ).format(given=", ".join(one.text for one in where if one is not None)),
             certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
             cure=_CURE,
@@ -67,8 +67,8 @@ class Zero3LowCpuMemDeviceMap(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "ZeRO-3 partitions every parameter over the {world} ranks while the model is built; placing whole "
-                    "layers by device_map contradicts that. transformers: {message}"
+                    "ZeRO-3 partitions every parameter across the {world} ranks while the model is built; "
+                    "placing whole layers with device_map conflicts with that. transformers: {message}"
                 ).format(world=record.world_size, message=shorten(message)),
                 cure=_CURE,
                 spans=failure_places(failed.failure),
@@ -81,9 +81,9 @@ class Zero3LowCpuMemDeviceMap(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "from_pretrained was given device_map or low_cpu_mem_usage (by the script, or by a loader such as "
-                    "Unsloth's or a QLoRA recipe), while ZeRO-3 partitions every parameter over the ranks as it is "
-                    "made."
+                    "from_pretrained was given device_map or low_cpu_mem_usage (by the script, or by a loader "
+                    "such as Unsloth's or a QLoRA recipe), but ZeRO-3 partitions every parameter across the "
+                    "ranks as it is created."
                 ),
                 cure=_CURE,
             )

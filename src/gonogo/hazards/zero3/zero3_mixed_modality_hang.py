@@ -36,8 +36,8 @@ _TOWER = Pattern(
     r"(?i)vision|visual|image|pixel|picture|video|audio|speech|whisper|tower|projector|resampler|\bvit\b|multi_modal"
 )
 _REHEARSED = translated(
-    "ZeRO-3 gathers a tower's weights when it is run, and a rank whose batch has nothing for it (no image, no audio) "
-    "does not run it."
+    "ZeRO-3 gathers a tower's weights when it is run, but a rank whose batch has nothing for it (no image, no "
+    "audio) does not run it."
 )
 
 
@@ -83,8 +83,8 @@ class Zero3MixedModalityHang(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "`{call}` runs only for some batches: a rank whose batch brings nothing for self.{tower} does not "
-                    "call it, and the ranks that do wait for its share of the weights."
+                    "`{call}` runs only for some batches: a rank whose batch has nothing for self.{tower} does "
+                    "not call it, and the ranks that call it wait for that rank's share of the weights."
                 ).format(call=text_of(script, node, 50), tower=tower.attr),
                 certainty=Certainty.POSSIBLE,
                 cure=_CURE,
@@ -116,7 +116,7 @@ class Zero3MixedModalityHang(Hazard):
             cure=_CURE,
             certainty=stall.at_most(Certainty.LIKELY) if shown else Certainty.POSSIBLE,
             also=tuple(one for one in (named, cache) if isinstance(one, LineMatch)),
-            confirm=translated("With text-only or image-only data the run continues; so it does under ZeRO-2"),
+            confirm=translated("With text-only or image-only data the run continues, as it does under ZeRO-2"),
         )
 
 

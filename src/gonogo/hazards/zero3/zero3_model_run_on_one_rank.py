@@ -28,7 +28,7 @@ from gonogo.hazards.rule import (
     translated,
 )
 
-_CURE = (translated("Run it on all ranks (generate with synced_gpus=True), and let rank 0 alone show the result"),)
+_CURE = (translated("Run it on all ranks (generate with synced_gpus=True), and let only rank 0 show the result"),)
 _REHEARSED = translated("Each layer gathers its weights from all ranks when it is run.")
 
 

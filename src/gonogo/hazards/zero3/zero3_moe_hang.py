@@ -38,7 +38,7 @@ _IN_ONE_STEP = 100_000
 """More gathers than the forward and backward of any model make: a run that counts so many has long trained."""
 _EXPERT = Pattern(r"(?i)expert|\bmoe\b")
 _REHEARSED = translated(
-    "ZeRO-3 gathers each expert by itself, and a rank none of whose tokens go to an expert does not call it."
+    "ZeRO-3 gathers each expert separately, and a rank that routes no tokens to an expert does not call it."
 )
 
 
@@ -104,8 +104,8 @@ class Zero3MoeHang(Hazard):
         yield self.log_finding(
             stall.evidence,
             translated(
-                "The ranks wait in ZeRO-3's gathering of parameters. In a mixture of experts each rank gathers only "
-                "the experts that its own tokens reach, so the ranks ask for different ones."
+                "The ranks wait in ZeRO-3's parameter gather. In a mixture of experts each rank gathers only the "
+                "experts that its own tokens reach, so the ranks gather different ones."
             ),
             cure=_CURE,
             certainty=stall.at_most(_certainty(log, stall)) if experts else Certainty.POSSIBLE,

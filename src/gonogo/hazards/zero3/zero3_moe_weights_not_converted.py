@@ -14,12 +14,12 @@ _FAILED = Pattern(r"Failed to apply weight conversion for '([\w.]+)'")
 _UNPACKED = Pattern(r"not enough values to unpack \(expected 2, got 1\)")
 _LOADING = "transformers/integrations/deepspeed.py"
 _CAUSE = translated(
-    "transformers 5.1 can't join the weights of the experts under ZeRO-3: it takes the result for a pair. The "
-    "checkpoint is right."
+    "transformers 5.1 can't merge the weights of the experts under ZeRO-3: it treats the result as a pair. The "
+    "checkpoint is correct."
 )
 _CURE = (
     translated('pip install "transformers>=5.2", or 4.57 (with leaf modules set for the experts)'),
-    translated("Or ZeRO-2, whose loading is another"),
+    translated("Or ZeRO-2, which loads differently"),
 )
 
 
@@ -36,9 +36,9 @@ class Zero3MoeWeightsNotConverted(Hazard):
             translated("{transformers} {then} when {model}, a mixture of experts, is loaded under ZeRO-3.").format(
                 transformers=describe_package(environment, "transformers"),
                 model=model.name,
-                then=translated("fails to join the weights of the experts")
+                then=translated("fails to merge the weights of the experts")
                 if raises
-                else translated("leaves all weights but the experts' at random values, and raises nothing"),
+                else translated("leaves all weights but the experts' at random values, and raises no error"),
             ),
             certainty=Certainty.LIKELY if model.config is not None else Certainty.POSSIBLE,
             cure=_CURE,
@@ -98,8 +98,9 @@ class Zero3MoeWeightsNotConverted(Hazard):
             yield self.log_finding(
                 report,
                 translated(
-                    "transformers 5.0 lost weights of a mixture of experts while it joined the experts' under ZeRO-3: "
-                    "what the report calls MISSING is randomly initialized, though the checkpoint holds it."
+                    "transformers 5.0 lost weights of a mixture of experts while it merged the experts' weights "
+                    "under ZeRO-3: what the report calls MISSING is randomly initialized, although the "
+                    "checkpoint holds it."
                 ),
                 cure=_CURE,
                 certainty=Certainty.LIKELY,

@@ -19,8 +19,8 @@ from gonogo.hazards.rule import (
 _CURE = (
     translated('Install a DeepSpeed without the bug: pip install "deepspeed>=0.14.3" (or ==0.14.0)'),
     translated(
-        "If the version must stay: remove offload_optimizer from the DeepSpeed JSON if the GPU memory allows it, or "
-        "set gradient_clipping (Trainer: max_grad_norm) to 0"
+        "If you can't change the version: remove offload_optimizer from the DeepSpeed JSON if GPU memory allows "
+        "it, or set gradient_clipping (Trainer: max_grad_norm) to 0"
     ),
 )
 
@@ -41,10 +41,10 @@ class Zero3OffloadClipGradDeviceRegression(Hazard):
         clip_place = clipping.place or config.raw("gradient_clipping").place
         yield self.finding(
             translated(
-                "DeepSpeed {version} cannot clip gradients that are offloaded: with offload_optimizer on {device} and "
-                "gradient_clipping {limit} it multiplies gradients in host memory by a clip factor that it left on the "
-                "GPU, and the optimizer step ends with “Expected all tensors to be on the same device”. Only 0.14.1 "
-                "and 0.14.2 do so."
+                "DeepSpeed {version} cannot clip offloaded gradients: with offload_optimizer on {device} and "
+                "gradient_clipping {limit} it multiplies gradients in host memory by a clip factor that it left "
+                "on the GPU, and the optimizer step fails with “Expected all tensors to be on the same device”. "
+                "Only 0.14.1 and 0.14.2 do this."
             ).format(
                 version=version.get(package.specifier.strip()),
                 device=offload.value,

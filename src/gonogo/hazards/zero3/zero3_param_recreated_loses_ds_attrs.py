@@ -41,8 +41,8 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
             target = statement.targets[0]
             yield self.finding(
                 translated(
-                    "`{target}` becomes a new nn.Parameter {when}: it has none of ZeRO-3's marks (ds_id, ds_status, "
-                    "…), and the next gather fails with “'Parameter' object has no attribute 'ds_…'”."
+                    "`{target}` becomes a new nn.Parameter {when}: it has none of ZeRO-3's attributes (ds_id, "
+                    "ds_status, …), and the next gather fails with “'Parameter' object has no attribute 'ds_…'”."
                 ).format(
                     target=text_of(script, target),
                     when=translated("in a forward") if in_forward else translated("after deepspeed.initialize"),
@@ -57,7 +57,7 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
                     built.place.span(translated("the engine is built here")) if built else None,
                     stage_span(run),
                 ),
-                confirm=translated("This code runs in the training"),
+                confirm=translated("This code runs during training"),
             )
 
     def in_log(self, log: FailureLog) -> Findings:
@@ -89,13 +89,13 @@ class Zero3ParamRecreatedLosesDsAttrs(Hazard):
         return self.log_finding(
             evidence,
             translated(
-                "A {holder} lacks {attribute}, which DeepSpeed sets on every parameter and module it knows: it was "
-                "made, copied or replaced after ZeRO-3 took the model over."
+                "A {holder} lacks {attribute}, which DeepSpeed sets on every parameter and module it knows: it "
+                "was created, copied or replaced after ZeRO-3 took over the model."
             ).format(holder=holder, attribute=attribute),
             cure=(
                 translated(
                     "Assign the data in place (weight.data.copy_(...) under GatheredParameters) instead of a new "
-                    "nn.Parameter; Baichuan2: newer modelling file, or no evaluation"
+                    "nn.Parameter; Baichuan2: a newer modeling file, or no evaluation"
                 ),
                 translated(
                     "Replace, copy or resize layers before deepspeed.initialize; with PEFT's modules_to_save try "

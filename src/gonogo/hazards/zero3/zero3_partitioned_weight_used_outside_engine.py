@@ -8,7 +8,7 @@ from gonogo.hazards.zero3._loading import handed_to, knows_zero3, model_loads, v
 
 _CURE = (
     translated(
-        "Hand that model to DeepSpeed too: accelerator.prepare(model), or deepspeed.initialize(model=..., "
+        "Pass that model to DeepSpeed too: accelerator.prepare(model), or deepspeed.initialize(model=..., "
         "config=config_without_optimizer)"
     ),
     translated(
@@ -50,8 +50,9 @@ class Zero3PartitionedWeightUsedOutsideEngine(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "`{name}` is loaded while ZeRO-3 is on, so its weights are partitioned, and no engine is built for "
-                    "it: where it is called nothing gathers them, and its embedding says “'weight' must be 2-D”."
+                    "`{name}` is loaded while ZeRO-3 is on, so its weights are partitioned, but no engine is "
+                    "built for it: nothing gathers them when it is called, and its embedding raises “'weight' "
+                    "must be 2-D”."
                 ).format(name=name),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,

@@ -57,7 +57,7 @@ class Zero3QuantizedModel(Hazard):
         if run.framework == "llamafactory" and bits.number is not None and bits.number != 4:
             yield self._file_finding(
                 run,
-                translated("quantization_bit is {bits} under ZeRO-3: LLaMA-Factory takes only 4 there.").format(
+                translated("quantization_bit is {bits} under ZeRO-3: LLaMA-Factory supports only 4 there.").format(
                     bits=bits.number
                 ),
                 Certainty.CERTAIN,
@@ -68,8 +68,8 @@ class Zero3QuantizedModel(Hazard):
             yield self._file_finding(
                 run,
                 translated(
-                    "{model} holds {method} weights, packed integers beside floating point, which ZeRO-3 can't "
-                    "partition and gather together{refusal}."
+                    "{model} holds {method} weights, packed integers alongside floating point, which ZeRO-3 "
+                    "can't partition and gather together{refusal}."
                 ).format(
                     model=run.model.name,
                     method=quantized,
@@ -92,8 +92,8 @@ class Zero3QuantizedModel(Hazard):
             yield self._file_finding(
                 run,
                 translated(
-                    "The model is loaded in {bits} bits under ZeRO-3: packed {bits}-bit weights beside floating point "
-                    "can't be partitioned and gathered together."
+                    "The model is loaded in {bits} bits under ZeRO-3: packed {bits}-bit weights alongside "
+                    "floating point can't be partitioned and gathered together."
                 ).format(bits=bits),
                 Certainty.LIKELY,
                 (call.keyword_place(f"load_in_{bits}bit") or call.place).span(),
@@ -108,7 +108,7 @@ class Zero3QuantizedModel(Hazard):
             confirm=()
             if certainty is Certainty.CERTAIN
             else (
-                translated("Only for 4 bits stored in the compute dtype (bnb_4bit_quant_storage) does ZeRO-3 go well"),
+                translated("ZeRO-3 works only with 4-bit weights stored in the compute dtype (bnb_4bit_quant_storage)"),
             ),
         )
 

@@ -20,8 +20,8 @@ _RESIZES = Pattern(r"resize_token_embeddings|resize_embedding")
 _FAULTY_RELEASES = ((">=4.32,<4.34", "4.34.0"), (">=4.43,<4.43.3", "4.43.3"))
 _LAYERS = ("get_input_embeddings", "get_output_embeddings")
 _GATHER_CURE = translated(
-    "Read and write embeddings inside with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0), and "
-    "sizes from len(tokenizer)"
+    "Read and write embeddings inside with deepspeed.zero.GatheredParameters(embedding.weight, modifier_rank=0), "
+    "and take sizes from len(tokenizer)"
 )
 
 
@@ -69,7 +69,7 @@ class Zero3ResizeEmbeddings(Hazard):
             yield self.finding(
                 translated(
                     "transformers {version} takes the new sizes from the embedding's weight, which ZeRO-3 has "
-                    "partitioned: it comes out as 0, and the loss fails with “shape '[-1, 0]' is invalid”."
+                    "partitioned: they come out as 0, and the loss fails with “shape '[-1, 0]' is invalid”."
                 ).format(version=version.get("?")),
                 certainty=Certainty.CERTAIN if known else Certainty.LIKELY,
                 cure=(

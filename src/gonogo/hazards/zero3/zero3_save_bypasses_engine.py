@@ -11,8 +11,8 @@ _GIVE_ENGINE = translated(
 )
 _PPO = (
     translated(
-        "With TRL's PPOTrainer: train with ZeRO-2, or save in its save_model through the engine (keep self.deepspeed, "
-        "and take the policy's keys of its state dict); TRL 1.13 has the trainer no more"
+        "With TRL's PPOTrainer: train with ZeRO-2, or save in its save_model through the engine (keep "
+        "self.deepspeed, and take the policy's keys from its state dict); TRL 1.13 no longer has this trainer"
     ),
 )
 
@@ -35,7 +35,7 @@ class Zero3SaveBypassesEngine(LoggedHazard):
                 yield self.finding(
                     translated(
                         "`{code}` is the bare model; under ZeRO-3 get_state_dict asks DeepSpeed's engine for the "
-                        "gathered weights, and ends with an AttributeError."
+                        "gathered weights, and fails with an AttributeError."
                     ).format(code=ast.unparse(given)),
                     certainty=Certainty.LIKELY,
                     cure=_GIVE_ENGINE,
@@ -46,8 +46,8 @@ class Zero3SaveBypassesEngine(LoggedHazard):
                 trl = run.environment.field("trl")
                 yield self.finding(
                     translated(
-                        "TRL {trl}'s PPOTrainer saves the policy past DeepSpeed's engine: under ZeRO-3 the first "
-                        "save ends with an AttributeError."
+                        "TRL {trl}'s PPOTrainer bypasses DeepSpeed's engine when it saves the policy: under "
+                        "ZeRO-3 the first save fails with an AttributeError."
                     ).format(trl=trl.get("< 1.13")),
                     certainty=Certainty.LIKELY,
                     cure=_PPO,

@@ -24,13 +24,13 @@ _GATHERS = (
     *("deepspeed.utils.safe_get_full_grad", "deepspeed.utils.safe_get_full_optimizer_state"),
     *("accelerate.Accelerator.get_state_dict", "accelerate.Accelerator.save_model"),
 )
-_ON_ALL = translated("Call it on all ranks, and put only the use of what comes back under the test")
+_ON_ALL = translated("Call it on all ranks, and put only the use of its result under the condition")
 
 
 _SAVES_WEIGHTS = frozenset(
     {"save_16bit_model", "save_fp16_model", "_zero3_consolidated_16bit_state_dict", "save_pretrained", "save_model"}
 )
-_REHEARSED = translated("ZeRO-3 has partitioned the weights among all ranks; to gather them is a call of all.")
+_REHEARSED = translated("ZeRO-3 has partitioned the weights across all ranks; gathering them is a collective call.")
 
 
 class Zero3WeightsGatheredOnOneRank(Hazard):

@@ -8,12 +8,12 @@ from gonogo.hazards.zero3._partitioned import first_match, started_singly
 
 _NOT_CONVERTED = Pattern(r"'Parameter' object has no attribute 'ds_numel'")
 _CAUSE = translated(
-    "ZeRO-3's config made from_pretrained build the model with empty parameters, but the process was not started by a "
-    "distributed launcher, so Trainer wrapped the model in no DeepSpeed engine and nothing gathers them."
+    "ZeRO-3's config made from_pretrained build the model with empty parameters, but the process was not started "
+    "by a distributed launcher, so Trainer did not wrap the model in a DeepSpeed engine and nothing gathers them."
 )
 _CURE = (
     translated(
-        "Start it with a distributed launcher, for one GPU too: deepspeed --num_gpus 1 train.py, torchrun "
+        "Start it with a distributed launcher, even for one GPU: deepspeed --num_gpus 1 train.py, torchrun "
         "--nproc_per_node 1 train.py, or accelerate launch"
     ),
     translated("LLaMA-Factory: FORCE_TORCHRUN=1 llamafactory-cli train ...; ms-swift: NPROC_PER_NODE=1 swift sft ..."),

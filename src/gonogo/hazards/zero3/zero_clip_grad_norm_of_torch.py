@@ -34,7 +34,7 @@ class ZeroClipGradNormOfTorch(Hazard):
             limit = _limit(call)
             yield self.finding(
                 translated(
-                    "`{code}` clips nothing: ZeRO-{stage} has taken the gradients out of p.grad by then. {instead}"
+                    "`{code}` clips nothing: ZeRO-{stage} has already taken the gradients out of p.grad. {instead}"
                 ).format(code=text_of(script, call.node), stage=stage, instead=_instead(clipping)),
                 certainty=Certainty.CERTAIN,
                 severity=Severity.WARNING,
@@ -79,8 +79,8 @@ def _instead(clipping: Field) -> Text:
             f"起作用的是配置中的 gradient_clipping（{clipping.value}）。",
         )
     if clipping.unknown:
-        return translated("Only the config's gradient_clipping does.")
-    return translated("The config sets no gradient_clipping, so nothing does.")
+        return translated("Only the config's gradient_clipping clips them.")
+    return translated("The config sets no gradient_clipping, so nothing clips them.")
 
 
 def _cure(clipping: Field, limit: float | None) -> Text:

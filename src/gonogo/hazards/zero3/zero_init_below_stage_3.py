@@ -20,13 +20,13 @@ class ZeroInitBelowStage3(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "The model is built under deepspeed.zero.Init, which leaves its parameters empty, and the engine "
-                    "of ZeRO-{stage} never gathers them."
+                    "The model is built under deepspeed.zero.Init, which leaves its parameters empty, and the "
+                    "ZeRO-{stage} engine never gathers them."
                 ).format(stage=run.zero_stage),
                 certainty=Certainty.LIKELY,
                 cure=_CURE,
                 spans=(call.place.span(), stage_span(run)),
-                confirm=translated("This model is the one that is trained"),
+                confirm=translated("This is the model that is trained"),
             )
 
     def in_rehearsal(self, record: RehearsalRecord) -> Findings:
@@ -39,8 +39,8 @@ class ZeroInitBelowStage3(Hazard):
                 continue
             yield self.finding(
                 translated(
-                    "{parameter} is empty: the model was built under deepspeed.zero.Init, and the engine of "
-                    "ZeRO-{stage} does not gather parameters."
+                    "{parameter} is empty: the model was built under deepspeed.zero.Init, but the ZeRO-{stage} "
+                    "engine does not gather parameters."
                 ).format(parameter=empty.parameter, stage=stage),
                 cure=_CURE,
                 spans=places((failure.innermost("user"), translated("reached from here"))),
@@ -58,7 +58,7 @@ class ZeroInitBelowStage3(Hazard):
                 error,
                 translated(
                     "ZeRO-1 or ZeRO-2 finds parameters without elements: the model was built under "
-                    "deepspeed.zero.Init, which is ZeRO-3's alone."
+                    "deepspeed.zero.Init, which is for ZeRO-3 only."
                 ),
                 cure=_CURE,
                 certainty=Certainty.LIKELY,

@@ -9,7 +9,7 @@ _REFUSED = Pattern(r"no_sync(?:\(\))? context manager is incompatible|assert not
 _REFUSES = translated("refuses no_sync under ZeRO-2/3")
 _ENTERS = translated("enters no_sync between accumulated micro-batches")
 _UPGRADE = translated('Upgrade: transformers>=4.48 and accelerate>=1.9; or pip install "deepspeed<0.16"')
-_UPGRADE_ACCELERATE = translated('Or pip install "accelerate>=1.9", which does not enter it under ZeRO-2/3')
+_UPGRADE_ACCELERATE = translated('Or pip install "accelerate>=1.9", which does not enter no_sync under ZeRO-2/3')
 _NO_SYNC_CALLERS = ("accelerate/accelerator.py", "deepspeed/runtime/engine.py", "transformers/trainer.py")
 
 
@@ -37,8 +37,9 @@ class ZeroNoSyncIncompatible(Hazard):
         given = run.arguments.get("gradient_accumulation_steps")
         yield self.finding(
             translated(
-                "ZeRO-{stage} with {steps} accumulated micro-batches: {name} {version} enters no_sync between them, "
-                "which DeepSpeed {deepspeed} (any since 0.16) refuses where ZeRO partitions gradients."
+                "ZeRO-{stage} with {steps} accumulated micro-batches: {name} {version} enters no_sync between "
+                "them, which DeepSpeed {deepspeed} (like every release since 0.16) refuses when ZeRO partitions "
+                "gradients."
             ).format(
                 stage=config.zero_stage,
                 steps=steps,
@@ -77,7 +78,7 @@ class ZeroNoSyncIncompatible(Hazard):
                     continue
             yield self.finding(
                 translated(
-                    "`{code}` enters no_sync under ZeRO-{stage}, which DeepSpeed{version} refuses where ZeRO "
+                    "`{code}` enters no_sync under ZeRO-{stage}, which DeepSpeed{version} refuses when ZeRO "
                     "partitions the gradients."
                 ).format(
                     code=text_of(script, call.node, 60),
@@ -86,7 +87,10 @@ class ZeroNoSyncIncompatible(Hazard):
                 ),
                 certainty=Certainty.CERTAIN if refuses and of_engine else Certainty.LIKELY,
                 cure=(
-                    translated("Drop it: the engine accumulates by itself, by gradient_accumulation_steps of its JSON"),
+                    translated(
+                        "Drop it: the engine accumulates on its own, according to gradient_accumulation_steps in "
+                        "its JSON"
+                    ),
                     *(() if of_engine else (_UPGRADE_ACCELERATE,)),
                 ),
                 spans=(call.place.span(), stage_span(run), deepspeed.span(_REFUSES)),
@@ -103,8 +107,9 @@ class ZeroNoSyncIncompatible(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "transformers, accelerate or the training loop enters no_sync between accumulated micro-batches; "
-                    "DeepSpeed since 0.16.0 refuses that where ZeRO partitions the gradients (stages 2 and 3)."
+                    "transformers, accelerate or the training loop enters no_sync between accumulated "
+                    "micro-batches; since 0.16.0, DeepSpeed refuses that when ZeRO partitions the gradients "
+                    "(stages 2 and 3)."
                 ),
                 cure=(
                     _UPGRADE,

@@ -10,7 +10,8 @@ _TWICE = Pattern(
 
 _CURE = (
     translated(
-        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing for what is called twice'
+        'gradient_checkpointing_kwargs={"use_reentrant": False}, or no gradient checkpointing for the module '
+        "that is called twice"
     ),
     translated("Or call it once, on the concatenated inputs"),
 )
@@ -33,8 +34,8 @@ class ZeroParamAlreadyReduced(Hazard):
             yield self.log_finding(
                 evidence,
                 translated(
-                    "A gradient's hook fired twice in one backward: reentrant gradient checkpointing around a module "
-                    "that is called twice in the step, or that shares its weights."
+                    "A gradient hook fired twice in one backward pass: reentrant gradient checkpointing around a "
+                    "module that is called twice in the step, or that shares its weights."
                 ),
                 cure=_CURE,
                 certainty=certainty,

@@ -51,11 +51,11 @@ _HEAD = translated(
     "{file} requires packages that are not installed: {count} would be installed{size} into gonogo's own "
     "folder {folder}"
 )
-_SIZE = translated(" ({size} to download at most)")
+_SIZE = translated(" (at most {size} to download)")
 _PACKAGES_FROM_HOST = translated("  from {host}: {names}")
 _THIS_MACHINE = translated("local files")
 _BUILT = translated("  built from source on this machine, confined: {names}")
-_TORCH = translated("  and torch (a CPU build, or that of this Python) with its dependencies")
+_TORCH = translated("  and torch (a CPU build, or this Python's own) with its dependencies")
 _QUESTION = translated("Install these packages ({count})? [Y/n] ")
 _NO_TERMINAL = translated(
     "{file} requires packages that are not installed ({count}){size}; installing them into gonogo's own "

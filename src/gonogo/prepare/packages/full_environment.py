@@ -314,7 +314,7 @@ def _report(
         )
     of_file = translated("rehearsed in the environment of {file}{of_day}")
     of_project = translated(
-        "rehearsed with the packages that the project asks for{of_day} (--environment none: with the installed)"
+        "rehearsed with the packages that the project requires{of_day} (--environment none: with the installed ones)"
     )
     made.notes.append((of_project if file.parent.name == FOLDER else of_file).format(file=file, of_day=of_day))
     if kept["built"]:

@@ -17,8 +17,8 @@ def check_torch() -> None:
     if importlib.util.find_spec("torch") is None:
         raise UserError(
             translated(
-                "torch is not installed for {python}, which would run the program: {install}; or install gonogo into "
-                "the environment of your training"
+                "torch is not installed for {python}, which would run the program: {install}; or install gonogo "
+                "into your training environment"
             ).format(python=sys.executable, install=install_hint("rehearse"))
         )
     version = installed_version("torch")

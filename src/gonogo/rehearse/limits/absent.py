@@ -26,23 +26,23 @@ _METADATA = frozenset({".dist-info", ".egg-info"})
 _OF_IMPORTS = frozenset({"ModuleNotFoundError", "ImportError"})
 
 _NO_MODULE = translated(
-    "the program asked for the module {name}, which is not here, and went on without it; the target machine may have "
-    "it: pip install {package} here too, or rehearse with --with {package}"
+    "the program looked for the module {name}, which is not installed here, and continued without it; the target "
+    "machine may have it: pip install {package} here too, or rehearse with --with {package}"
 )
 _NO_LIBRARY = translated(
-    "the library {name} does not load on this machine, but may on the target machine, with the packages for CUDA: "
+    "the library {name} does not load on this machine, but may on the target machine, with the CUDA packages: "
     "rehearse where it is installed"
 )
 _NO_ADDRESS = translated(
-    "the program asked the network for {name}, which a rehearsal does not use: download what it needs beforehand "
-    "(gonogo prepare -- COMMAND generates what it can)"
+    "the program tried to get {name} over the network, which a rehearsal does not use: download what it needs "
+    "beforehand (gonogo prepare -- COMMAND generates what it can)"
 )
 _NO_ADDRESS_AGAIN = translated(
-    "the program asked the network for {name}, and gonogo prepare made nothing for it: download what it needs, and "
-    "give its folder in the command"
+    "the program tried to get {name} over the network, but gonogo prepare generated nothing for it: download "
+    "what it needs, and use its folder in the command"
 )
 _OTHER_RANKS = translated(
-    "it reads what all ranks write ({name}), and only {ranks} of {world} were rehearsed: use --ranks all"
+    "it reads what all ranks write ({name}), but only {ranks} of {world} were rehearsed: use --ranks all"
 )
 
 

@@ -38,7 +38,7 @@ _REFUSED_BY_LANDLOCK = translated(
     "below TMPDIR"
 )
 _MAY_BE = translated(
-    "programs were confined by Landlock here, and something on the way may have been refused that is allowed on the "
+    "programs were confined by Landlock here, which may have denied something earlier that is allowed on the "
     "target machine: enable user namespaces (gonogo env says how), or have the launch write below TMPDIR"
 )
 _OF_THIS_USER = translated(

@@ -22,8 +22,8 @@ _SIZES = frozenset({"size", "degree", "parallelism"})
 _BY_CODE = translated("the code at {place} is not the same for all ranks")
 _BY_STRATEGY = translated("{option} divides the model among ranks")
 _BY_CALLS = translated("the program calls collectives itself ({place})")
-_BY_DATA = translated("its data are not only text ({place})")
-_NOTE = translated("ranks 0 and the last were rehearsed together, since {why} (--ranks 0: one alone)")
+_BY_DATA = translated("its data is not only text ({place})")
+_NOTE = translated("rank 0 and the last rank were rehearsed together, since {why} (--ranks 0: only that one)")
 
 
 def ranks_for(asked: str, runs: Sequence[Run]) -> tuple[str, Text | None]:

@@ -26,7 +26,7 @@ def machine_for(launch: ResolvedLaunch, request: RehearsalRequest, stated: Machi
     per_node = launch.processes_per_node
     if is_unstated(per_node):
         raise CountNotSaid(
-            translated("neither the command nor --gpus says how many GPUs per node has: add --gpus 8x{name}").format(
+            translated("neither the command nor --gpus says how many GPUs each node has: add --gpus 8x{name}").format(
                 name=stated.accelerator.name
             )
         )

@@ -90,7 +90,7 @@ def _scope(report: Report) -> Text | None:
             return translated("rehearsed with the patch")
         return translated("as it is")
     if report.plan is not None:
-        return translated("rehearsed on made-up batches")
+        return translated("rehearsed on synthetic batches")
     if report.bisection is not None:
         return translated("both releases")
     of_command = {"check": FILES_ONLY, "env": translated("versions only"), "diagnose": translated("these logs")}
@@ -177,7 +177,7 @@ def _gap(report: Report) -> Text:
     """What kept the question open."""
     interrupted = report.rehearsal is not None and any(one.outcome == "interrupted" for one in report.rehearsal.ranks)
     if interrupted:
-        return translated("Interrupted before the rehearsal was through")
+        return translated("Interrupted before the rehearsal finished")
     if report.log is not None:
         return translated("No known hazard explains these logs with certainty")
     if report.skipped:
@@ -186,7 +186,7 @@ def _gap(report: Report) -> Text:
         if first.what == EVERYTHING:
             told = first.why
         return Text(_cut(told.en), _cut(told.zh))
-    return translated("Not all of it could be looked at")
+    return translated("Not all of it could be examined")
 
 
 def _cut(said: str) -> str:
@@ -220,13 +220,13 @@ def _all_well(report: Report) -> Text:
     if report.rehearsal is not None:
         return _went_through(report.rehearsal)
     if report.guarded_run is not None:
-        return translated("The training ended by itself, with exit status 0")
+        return translated("The training ended on its own, with exit status 0")
     said = {
         "check": translated("Nothing in these files is known to stop the run"),
         "env": translated("No package, driver or GPU here is known to stop a run"),
         "diagnose": translated("Nothing in these logs says that the run failed"),
     }
-    return said.get(report.command, translated("Nothing was found that stops the run"))
+    return said.get(report.command, translated("Nothing was found that would stop the run"))
 
 
 def _went_through(rehearsal: Rehearsal) -> Text:

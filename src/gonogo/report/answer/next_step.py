@@ -16,14 +16,14 @@ _ON_GPUS = translated("on the machine with the GPUs")
 _FINDS_CURE = translated("finds the smallest change that makes it GO")
 _TO_READ = translated("what it is, and how to cure it")
 _RUNS_IT = translated("runs the program itself, on virtual GPUs")
-_MAKES_IT = translated("makes that environment, and rehearses in it")
+_MAKES_IT = translated("creates that environment, and rehearses in it")
 _PROVES = translated("proves the cure before the next launch")
 _KEEPS = translated("keeps what each rank printed")
 _LONGER = translated("gives it more time")
 _APPLIES = translated("applies the suggested fix")
 _WRITES = translated("writes the files to launch it with")
-_HOW_MANY = translated("says how many would do")
-_LOGS_OF = translated("reads the run's own files beside the logs")
+_HOW_MANY = translated("says how many are enough")
+_LOGS_OF = translated("reads the run's own files along with the logs")
 _RECORDS = "rehearsal-records"
 _NAMED = re.compile(r"gonogo (?:prepare|rehearse) [^;,()]*?-- [^;,()]+?(?=$|[;,()]| (?:makes|generates|once|shows)\b)")
 """A whole command that a sentence tells the user to type."""
@@ -128,14 +128,14 @@ def _after_check(report: Report, call: Invocation) -> Next:
     return Next(_gonogo("rehearse", call), _RUNS_IT)
 
 
-_NO_LAUNCH = translated("gonogo rehearse takes the command that launches the run, behind --")
+_NO_LAUNCH = translated("gonogo rehearse takes the command that launches the run, after --")
 
 
 def _after_rehearsal(report: Report, call: Invocation) -> Next:
     if report.regressed and report.verdict is Verdict.GO:
         if report.comparison is not None and report.comparison.before:
             call = msgspec.structs.replace(call, options=(*call.options, "--against", report.comparison.before))
-        return Next(_gonogo("rehearse", call, "--open"), translated("shows what takes the memory"))
+        return Next(_gonogo("rehearse", call, "--open"), translated("shows what uses the memory"))
     if report.verdict is Verdict.GO:
         if not call.command:
             return Next("", _NO_LAUNCH)
@@ -152,7 +152,7 @@ def _after_rehearsal(report: Report, call: Invocation) -> Next:
     outcomes = {rank.outcome for rank in report.rehearsal.ranks} if report.rehearsal is not None else set()
     for skipped in report.skipped:
         if match := _NAMED.search(skipped.why.en):
-            return Next(match[0].strip(), translated("makes what is missing here"))
+            return Next(match[0].strip(), translated("generates what is missing here"))
         if (match := _OPTION.search(skipped.why.en)) and call.command:
             return Next(_gonogo("rehearse", call, *match[1].split()), _MAKES_IT if match[1] == "--yes" else _RUNS_IT)
     if "timed-out" in outcomes:
@@ -229,4 +229,4 @@ def _after_env(report: Report, call: Invocation) -> Next:
     errors = _errors(report) or list(report.findings)
     if report.verdict is not Verdict.GO and errors:
         return _explained(report)
-    return Next("gonogo check .", translated("reads a project's files beside it"))
+    return Next("gonogo check .", translated("reads a project's files along with it"))

@@ -35,7 +35,7 @@ _WORDS = {
     "stood": translated("rank {rank} stalled for {value}"),
     "outside": translated("outside any module"),
     "all": translated("all"),
-    "lanes": translated("modules over time: in which module the memory of each moment was allocated"),
+    "lanes": translated("modules over time: which module allocated the memory in use at each moment"),
     "before": translated("before"),
     "after": translated("after"),
     "phases": translated("phases, in order"),

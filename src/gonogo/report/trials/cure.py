@@ -12,9 +12,9 @@ from gonogo.finding.words import size
 from gonogo.report.table import Table
 from gonogo.report.untrusted import clean, clean_line
 
-_STEP = translated("CureStep {number}: {title}")
+_STEP = translated("Cure step {number}: {title}")
 _BECAUSE = translated("{hazard}: {why}")
-_UNSAFE = translated("it changes more than the error: review it")
+_UNSAFE = translated("it does more than fix the error: review it")
 _TO_DO = translated("Next steps")
 _PATCH = translated("the patch is in {file}; in {folder}, run one of")
 _GIT, _PLAIN = translated("git apply {file}"), translated("patch -p1 < {file}")

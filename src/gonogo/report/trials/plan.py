@@ -160,8 +160,8 @@ def _too_large(plan: Plan, language: str) -> Table:
 
 
 _COST_NOTE = translated(
-    "range: from the hardware's peak to half the estimated speed, at the lowest and highest price; "
-    "without loading, checkpoints and restarts"
+    "range: from the hardware's peak to half the estimated speed, at the lowest and highest price; excluding "
+    "loading, checkpoints and restarts"
 )
 
 

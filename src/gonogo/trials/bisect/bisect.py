@@ -98,7 +98,7 @@ def _search(found: Bisected, releases: list[Version], trying: _Trying, *, upstre
     if (good.verdict, bad.verdict) == (Verdict.NO_GO, Verdict.GO):
         raise UserError(
             translated(
-                "it is the other way round: {package} {bad} is GO and {good} is NO-GO; swap --good and --bad"
+                "it is the other way around: {package} {bad} is GO and {good} is NO-GO; swap --good and --bad"
             ).format(package=found.package, good=found.good, bad=found.bad)
         )
     if (good.verdict, bad.verdict) != (Verdict.GO, Verdict.NO_GO):
@@ -212,8 +212,8 @@ def _check_package(name: str, rehearsal: RehearsalRequest) -> None:
     if not can_overlay(name):
         raise UserError(
             translated(
-                "--package {name}: a compiled package can't be installed over the present one; create a "
-                "Python environment for each version, and rehearse there"
+                "--package {name}: a compiled package can't be installed over the existing one; create a Python "
+                "environment for each version, and rehearse there"
             ).format(name=name)
         )
     for option in rehearsal.with_packages:

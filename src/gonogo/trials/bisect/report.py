@@ -17,7 +17,7 @@ _BETWEEN = translated(
 )
 _BOTH_RUN = translated("it runs with both {package} {good} and {bad}: there is nothing to find")
 _BOTH_FAIL = translated(
-    "it fails with both {package} {good} and {bad}: the version makes no difference, or --good is not a working one"
+    "it fails with both {package} {good} and {bad}: the version makes no difference, or --good is not a working release"
 )
 _NOT_TOLD = translated("{package} {version} can't be judged, so the bisection has no starting point")
 _INTERRUPTED = translated("interrupted: partial result")

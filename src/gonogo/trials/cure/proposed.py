@@ -48,16 +48,16 @@ _NO_PLACE = translated("there is no place in the files to set {name}")
 _NO_SETTING = translated("{name} is no setting that may be tried")
 _NO_VALUE = translated("the value for {name} is no plain value")
 _NO_PACKAGE = translated("the run does not use {name}")
-_COMPILED = translated("another release of {name} can't be laid over: it is compiled")
+_COMPILED = translated("another release of {name} can't be overlaid: it is compiled")
 _NO_FILE = translated("{name} is none of the run's Python files")
-_NOT_ONCE = translated("what it would change does not stand exactly once in {name}")
-_OUTSIDE = translated("it would change a file outside of the project")
+_NOT_ONCE = translated("what it would change does not occur exactly once in {name}")
+_OUTSIDE = translated("it would change a file outside the project")
 _NOTHING = translated("it changes nothing")
 _UNCHANGED_GO = translated(
-    "the run rehearses GO without the change: its failure does not show in a rehearsal, so that nothing can be proven"
+    "the run rehearses GO without the change: its failure does not show up in a rehearsal, so nothing can be proven"
 )
 _PROVEN = translated("rehearsed GO with the change; without it the run fails")
-_FURTHER = translated("the run gets further with it, and is not GO: {what}")
+_FURTHER = translated("the run gets further with it, but is not GO: {what}")
 _TITLE = translated("the proposed change")
 
 

@@ -20,12 +20,12 @@ _RUNS_THINGS = frozenset({
 })  # fmt: skip
 """What must not be called in another way than it is."""
 
-_NOT_PYTHON = translated("with it the file is no Python")
+_NOT_PYTHON = translated("with it the file is invalid Python")
 _CALLS = translated("it calls something new: {name}")
 _IMPORTS = translated("it imports something")
 _NAMES = translated("it names something new: {name}")
-_WORDS = translated("it brings in text that is no plain setting: {name}")
-_RUNS = translated("it changes what {name} is given")
+_WORDS = translated("it adds text that is not a plain setting: {name}")
+_RUNS = translated("it changes what is passed to {name}")
 
 
 def refusal_of(before: str, after: str) -> Text | None:

@@ -38,8 +38,8 @@ _LOADING = translated(
     "Nothing is offloaded, but the model is loaded through host memory: up to {size:.0f} GiB per node."
 )
 _SMALL_BUCKETS = translated(
-    "It does not fit with DeepSpeed's default communication buffers, but does with a tenth of them, at "
-    "the cost of more and smaller messages."
+    "It does not fit with DeepSpeed's default communication buffers, but does with buffers a tenth of that size, "
+    "at the cost of more and smaller messages."
 )
 _RECOMPUTED = translated(
     "Gradient checkpointing: activations are recomputed in the backward pass, which costs about a third "

@@ -23,7 +23,8 @@ _COLOCATED = translated(
 _SLEEPS = translated("It releases its weights and cache while the trainer works (sleep mode).")
 _AWAKE = translated("There is enough memory to keep it loaded while the trainer works.")
 _SERVED = translated(
-    "vLLM runs as a server on {gpus} GPU(s) with tensor parallel size {tp}; {left} train, and wait while it generates."
+    "vLLM runs as a server on {gpus} GPU(s) with tensor parallel size {tp}; the other {left} train, and wait "
+    "while it generates."
 )
 _GENERATING = translated("Generation takes an estimated {share:.0%} of a step.")
 _ALONE = translated(

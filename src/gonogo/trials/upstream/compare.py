@@ -41,7 +41,7 @@ _GONE_FROM = translated("it is gone from {first} on")
 _CAME_WITH = translated("it came with {first}; {last} does not have it")
 _STILL = translated("it is still there in {newest}, the newest release")
 _NEVER = translated("no release that was looked at has it ({oldest} to {newest})")
-_NOT_THIS = translated("so the run imported another release, or another file of that name")
+_NOT_THIS = translated("so the run imported a different release, or a different file of that name")
 _MOVED = translated("{release} has it in {module}")
 _SAYS = translated("its changelog: {line}")
 

@@ -33,7 +33,7 @@ rendezvous = importlib.import_module("torch.distributed.rendezvous")  # its func
 _FileStore: Any = dist.FileStore  # type: ignore[attr-defined]
 Assume = Callable[[Text], object]
 
-_RECEIVED = translated("the objects received are those that are in the list already")
+_RECEIVED = translated("the objects received are those already in the list")
 _SAME = translated("every rank sends the objects that this rank sends")
 _KNOWN_BACKENDS = frozenset({"nccl", "gloo", "hccl", "ucc", "xccl", "fake", "undefined"})
 _NPU_BACKENDS = frozenset({"hccl", "lccl", "gloo", "fake", "undefined"})
@@ -331,7 +331,7 @@ def _object_collectives(assume: Assume, peers: Peers | None) -> dict[str, Any]:
             assume(translated("rank {root} scatters the objects that this rank would").format(root=root))
             scatter_object_output_list[0] = _copy(given[dist.get_rank(group)])
         else:
-            assume(translated("rank {root} scatters the object that is in the output list already").format(root=root))
+            assume(translated("rank {root} scatters the object that is already in the output list").format(root=root))
 
     def send_object_list(
         object_list: list[Any], dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, **_: Any

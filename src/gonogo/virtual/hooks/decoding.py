@@ -38,8 +38,10 @@ from gonogo.virtual.values.value_trace import ValueTrace
 _LOOPS = ("_sample", "_beam_search", "_greedy_search", "_contrastive_search")
 _PERIOD = 8
 """Tokens after which a layer does the same again."""
-_WHAT = translated("{counted} of {total} calls of layers in generate")
-_WHY = translated("counted, not run: each would do for its token what calls before it did (use --every to run them)")
+_WHAT = translated("{counted} of {total} layer calls in generate")
+_WHY = translated(
+    "counted, not run: each would do for its token what the calls before it did (use --every to run them)"
+)
 
 
 _Effect: TypeAlias = tuple[list[dict[Any, float]], dict[str, int]]

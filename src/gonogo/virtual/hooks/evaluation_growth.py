@@ -20,9 +20,7 @@ _WORTH_COUNTING = 1 << 14
 """Bytes: a loss that is kept of each batch is less, and fills nothing."""
 _SEEN = 2
 """How often it has to grow: what the first batch leaves behind (outputs, the batch itself) the second one replaces."""
-_GROWS = translated(
-    "each batch of the evaluation that is left out keeps as much GPU memory as the last one that was seen"
-)
+_GROWS = translated("each evaluation batch that is left out keeps as much GPU memory as the last one that was observed")
 
 
 class EvaluationGrowth:

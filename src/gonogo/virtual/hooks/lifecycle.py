@@ -51,16 +51,18 @@ _PASSES_WITH_A_BATCH = 12
 _PASSES_TOO_MANY = 1000
 _BATCHES_TO_LEAD = 64
 EVALUATION_BATCHES = 2
-_COMES_TO = translated("training goes on until {counter} is {value}")
+_COMES_TO = translated("training continues until {counter} is {value}")
 
 
 _LATER_STEPS = translated("{place}: steps beyond the first {steps}")
-_LATER = translated("the program goes on with them, and the rehearsal doesn't: nor was what stands behind its loop run")
+_LATER = translated(
+    "the program continues with them, but the rehearsal doesn't; the code after its loop was not run either"
+)
 
 
 def _unmet(one: AdvancedLoop) -> LeftOut:
     what = translated("{place}: {test}").format(place=one.place, test=one.text)
-    why = translated("the rehearsed steps don't come to it, and it isn't a test of a counter alone")
+    why = translated("the rehearsed steps don't reach it, and it tests more than a counter")
     return LeftOut(what.en, what.zh, why.en, why.zh)
 
 

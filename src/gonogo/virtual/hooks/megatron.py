@@ -15,7 +15,7 @@ from gonogo.virtual.tensor import VirtualTensor
 
 _EVALUATIONS = ("evaluate_and_print_results", "evaluate")
 _LOADERS = "build_train_valid_test_data_loaders"
-_HAS_DATA = translated("the first rank of the tensor-parallel group has data to train and to evaluate with")
+_HAS_DATA = translated("the first rank of the tensor-parallel group has training and evaluation data")
 _SAVES = ("save_checkpoint", "save_checkpoint_and_time")
 
 

@@ -297,15 +297,13 @@ _MOST_KEPT = 128 << 20
 _OF_TRAINING = translated("{place}: training batches beyond the first {given} of {total}")
 _GOES_ON = translated("training goes on to the end of its data, all {total} batches")
 _TAKEN_ALIKE = translated("they are taken to be like the first ones: their rows were not read")
-_UNEVEN = translated("the data set has no length: equal numbers of batches were checked for these ranks only")
+_UNEVEN = translated("the data set has no length: equal batch counts were checked for these ranks only")
 _OF_EVALUATION = translated("{place}: evaluation batches beyond the first {given} of {total}")
 _OF_PASS = translated("{place}: batches beyond the first {given} of {total}")
-_UNCOUNTED = translated(
-    "the data doesn't tell how many there are: memory that grows from batch to batch is not counted"
-)
+_UNCOUNTED = translated("the data doesn't say how many there are: memory that grows from batch to batch is not counted")
 _ALIKE = translated(
-    "they are taken to be like the first ones; what GPU memory grew by from batch to batch is counted for all of them, "
-    "what host memory grew by is not"
+    "they are assumed to be like the first ones; the growth of GPU memory from batch to batch is counted for all "
+    "of them, that of host memory is not"
 )
 
 

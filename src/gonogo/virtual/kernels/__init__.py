@@ -29,12 +29,12 @@ from gonogo.virtual.patching.patches import Patches
 Written = Callable[[torch.Tensor], object]
 Unsupported = Callable[[str, Text], BaseException]
 _WHY = translated(
-    "it is a compiled kernel of DeepSpeed that has no stand-in: turn off what asks for it{setting} and rehearse again, "
-    "which tells of all but this kernel"
+    "it is a compiled DeepSpeed kernel that has no stand-in: turn off what requires it{setting} and rehearse "
+    "again, which covers all but this kernel"
 )
 _OWN = translated(
-    "it compiles its own kernel, which needs an accelerator to run: rehearse with the setting that leaves it out, "
-    "where the program has one"
+    "it compiles its own kernel, which needs an accelerator to run: rehearse with the setting that disables it, "
+    "if the program has one"
 )
 _SETTINGS = {
     "transformer_inference": translated(" (hybrid_engine in the configuration, such as --enable_hybrid_engine)"),

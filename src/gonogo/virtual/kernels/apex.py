@@ -25,7 +25,7 @@ from gonogo.virtual.patching.patches import Patches
 _NAMES = ("scaled_upper_triang_masked_softmax_cuda", "scaled_masked_softmax_cuda", "scaled_softmax_cuda")
 _ASSUMED = translated("Apex's softmax kernels are installed on the machine")
 _NORMS = translated("Apex's layer norms are installed on the machine")
-_PRODUCTS = translated("Apex's products that add up weights' gradients are installed on the machine")
+_PRODUCTS = translated("Apex's weight gradient accumulation kernels are installed on the machine")
 _THREADS, _WARP, _SHORT = 128, 32, 128
 _PACKAGES = str(Path(__file__).parent.parent / "stand_ins" / "with_apex")
 _MEGATRON = "megatron.core"

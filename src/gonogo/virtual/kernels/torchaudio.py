@@ -24,7 +24,7 @@ from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.values import contents
 
-_ASSUMED = translated("what decodes audio for torchaudio loads on the machine (torchcodec, FFmpeg)")
+_ASSUMED = translated("torchaudio's audio decoders load on the machine (torchcodec, FFmpeg)")
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 
 

@@ -29,7 +29,7 @@ _OPERATORS = (
 )
 
 
-_ASSUMED = translated("torchvision's readers of pictures load on the machine")
+_ASSUMED = translated("torchvision's image readers load on the machine")
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 """Pillow's names of ImageReadMode's numbers; 0 leaves a picture as it is."""
 

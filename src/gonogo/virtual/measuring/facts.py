@@ -66,7 +66,7 @@ def _of_task(found: LocatedModel, task: str) -> LocatedModel:
     if type(found.config) not in SCORING:
         raise UserError(
             translated(
-                "--task rm: transformers has no model of {kind} that scores (AutoModelForSequenceClassification)"
+                "--task rm: transformers has no scoring model for {kind} (AutoModelForSequenceClassification)"
             ).format(kind=found.config.model_type)
         )
     found.config.num_labels = 1

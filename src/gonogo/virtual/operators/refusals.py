@@ -27,13 +27,13 @@ class _Refused(NamedTuple):
     """Only where some of the ranks are not rehearsed: together they tell each other."""
 
 
-_INDUCTOR_KERNEL = translated("it is a kernel that TorchInductor writes for the device")
+_INDUCTOR_KERNEL = translated("it is a kernel that TorchInductor generates for the device")
 _REFUSED = (
     _Refused(
         "deepspeed.runtime.pipe.engine",
         "PipelineEngine.__init__",
         "DeepSpeed's PipelineModule",
-        translated("the shapes that a stage receives are known to the rank that sends them: add --ranks all"),
+        translated("the shapes that a stage receives are known only to the rank that sends them: add --ranks all"),
         unless_together=True,
     ),
     _Refused(

@@ -26,7 +26,7 @@ from gonogo.virtual.protocol.plan import SPAWN, WorkerPlan
 from gonogo.virtual.unsupported import UnsupportedOperator
 
 _NOT_REHEARSED = translated("the processes that it starts were not rehearsed")
-_ASKS = translated("it asks for an accelerator, which only the processes that are rehearsed have")
+_ASKS = translated("it requests an accelerator, which only the rehearsed processes have")
 
 
 class StartsProcesses(BaseException):
@@ -92,7 +92,7 @@ def _replace_agent(patches: Patches, api: Any, plan: WorkerPlan) -> None:
             return original(config, entrypoint, args, *rest, **options)
         if config.max_nodes > 1:
             raise UnsupportedOperator(
-                "elastic_launch", translated("the nodes that it would meet are not here: start it by torchrun")
+                "elastic_launch", translated("the nodes that it would connect to are not here: start it with torchrun")
             )
         _go_on(plan, config.nproc_per_node, config.start_method, (entrypoint, args))
         os.environ.update(_environment(plan))

@@ -82,7 +82,7 @@ def install(
 
 def _refuse(*_: Any, **__: Any) -> Any:
     raise UnsupportedOperator(
-        "ray.init", translated("this Ray has other names than the release that gonogo's stand-in replaces")
+        "ray.init", translated("the names in this Ray differ from those in the release that gonogo's stand-in replaces")
     )
 
 

@@ -25,8 +25,8 @@ _ROUNDS, _SECONDS = 200, 30.0
 
 
 _DEADLOCK = translated(
-    "{come} of {count} ranks came to it, and no process does anything any more: it is not known whether the others "
-    "would come in a run. Print before it on each rank, or look with py-spy at a rank that waits"
+    "{come} of {count} ranks reached it, and no process makes progress anymore: whether the others would reach "
+    "it in a run is not known. Print before it on each rank, or inspect a waiting rank with py-spy"
 )
 
 

@@ -54,9 +54,7 @@ class Runner:
         """Arguments are sent at once, as Ray pickles them where they are given."""
         several = options.get("num_returns")
         if several in ("streaming", "dynamic"):
-            raise UnsupportedOperator(
-                f"ray: num_returns={several!r}", translated("generators of Ray are not stood in for")
-            )
+            raise UnsupportedOperator(f"ray: num_returns={several!r}", translated("Ray's generators have no stand-in"))
         try:
             sent = self.cluster.pack((tuple(args or ()), dict(kwargs or {})))
         except (TypeError, AttributeError, ValueError) as error:

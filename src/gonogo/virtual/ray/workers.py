@@ -58,7 +58,7 @@ def start(cluster: Cluster, name: str, count: int, backend: Any, unsupported: Un
             raise unsupported(
                 f"vLLM tensor_parallel_size={count}",
                 translated(
-                    "this process sees {seen} GPU(s): gonogo's stand-in does not support an engine over several nodes"
+                    "this process sees {seen} GPU(s): gonogo's stand-in does not support a multi-node engine"
                 ).format(seen=seen),
             )
         place = RayPlacement(cluster.nodes[owner.node], owner.gpus, lambda: None)
@@ -83,8 +83,8 @@ def _placed_by_ray(cluster: Cluster, name: str, count: int, unsupported: Unsuppo
         raise unsupported(
             "vLLM distributed_executor_backend='ray'",
             translated(
-                "the engine's actor is in no placement group: vLLM would create one, which gonogo's stand-in does not "
-                "support"
+                "the engine's actor is not in a placement group: vLLM would create one, which gonogo's stand-in "
+                "does not support"
             ),
         )
     with_gpu = _bundles_with_gpu(group, count)

@@ -25,7 +25,7 @@ from gonogo.virtual.rollout.ranks import EngineRanks
 _GIB = 1 << 30
 _SLEEPS = translated("the engine sleeps ({parts})")
 _TOO_CLOSE = translated("it is too close to tell whether the engine starts: {what}")
-_ASKED = translated("{asked} GiB asked for, {free} GiB free")
+_ASKED = translated("{asked} GiB requested, {free} GiB free")
 _CACHE = translated("{needed} GiB of cache needed, {left} GiB left")
 GRAPHS_OF_LAYER = 10 << 20
 GRAPHS_AT_LEAST = 200 << 20
@@ -41,8 +41,8 @@ _TAGS = {"weights": WEIGHTS, "kv_cache": CACHE}
 def assumed(version: str) -> Text:
     """What is taken for granted of an engine that runs beside the trainer."""
     return translated(
-        "vLLM {version} takes of this GPU: weights by the model's shapes, cache up to gpu_memory_utilization, CUDA "
-        "graphs of 0.2 to 1.5 GiB, activations as its profiling would measure them (within 30 %)"
+        "vLLM {version} uses on this GPU: weights by the model's shapes, cache up to gpu_memory_utilization, "
+        "CUDA graphs of 0.2 to 1.5 GiB, activations as its profiling would measure them (within 30 %)"
     ).format(version=version)
 
 

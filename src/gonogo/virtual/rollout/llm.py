@@ -55,7 +55,7 @@ class LLM:
         now = self.rehearsal
         for name in asked:
             if name not in ENGINE:
-                raise now.unsupported(f"vllm.LLM({name}=…)", translated("no release of vLLM that is known here has it"))
+                raise now.unsupported(f"vllm.LLM({name}=…)", translated("no vLLM release known to gonogo has it"))
         with now.life.during("init", "vllm.LLM"):
             self._ranks = EngineRanks(now.peers, int(asked.get("tensor_parallel_size") or 1))
             self._engine = self._make_engine({"model": model, **asked})

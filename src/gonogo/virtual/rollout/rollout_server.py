@@ -33,8 +33,8 @@ _CONFIG: Answer = {
 
 def _assumption_text(address: str) -> Text:
     return translated(
-        "a rollout server is up at {address}, on GPUs that the trainer does not use, with one worker and the options "
-        "that weight synchronisation needs"
+        "a rollout server is up at {address}, on GPUs that the trainer does not use, with one worker and the "
+        "options that weight synchronization needs"
     ).format(address=address)
 
 

@@ -159,9 +159,7 @@ def names(rehearsal: EngineContext, llm: type[LLM]) -> dict[str, Any]:
         state.engine_client = engine_client
 
     def run_headless(args: Any) -> None:
-        raise rehearsal.unsupported(
-            "vllm.entrypoints.cli.serve.run_headless", translated("an engine over several nodes")
-        )
+        raise rehearsal.unsupported("vllm.entrypoints.cli.serve.run_headless", translated("a multi-node engine"))
 
     class Platform:
         """``current_platform``, of CUDA."""

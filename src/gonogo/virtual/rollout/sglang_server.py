@@ -80,7 +80,7 @@ class SGLang:
         for name in given:
             if name not in _SAMPLING:
                 raise self._refuse(
-                    f"SGLang's sampling parameter {name}", translated("no release that is known here has it")
+                    f"SGLang's sampling parameter {name}", translated("no release known to gonogo has it")
                 )
         asked = _SAMPLING | {name: value for name, value in given.items() if value is not None}
         temperature, least = asked["temperature"], asked["min_new_tokens"]

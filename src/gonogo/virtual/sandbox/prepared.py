@@ -29,7 +29,8 @@ _MODEL = translated(
     "the same size"
 )
 _DATASET = translated(
-    "the rows of the data set {name} are made ones (gonogo prepare): their number and length are not the real one's"
+    "the rows of the data set {name} are generated (gonogo prepare): their number and length are not those of "
+    "the real one"
 )
 
 _WEIGHTS = "model.safetensors"

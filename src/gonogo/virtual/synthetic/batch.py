@@ -51,7 +51,7 @@ def from_signature(found: LocatedModel, seq_len: int, micro_batch: int) -> dict[
             raise _needs_processor(found, kind)
         if count is None or count % micro_batch:
             notes.assume(
-                translated("the batch has no {kind}: how many tokens one takes could not be found out").format(
+                translated("the batch has no {kind}: how many tokens one takes could not be determined").format(
                     kind=kind.name
                 )
             )

@@ -134,7 +134,7 @@ def _lacking(found: LocatedModel, processor: str, error: ImportError) -> UserErr
     """What to install for the processor of the model's type."""
     libraries = sorted(set(re.findall(r"the (\w[\w.-]*) library", str(error)))) or [str(error).strip().split("\n")[0]]
     return UserError(
-        translated("{kind}: {processor}, which makes its inputs, needs {libraries}: install it and try again").format(
+        translated("{kind}: {processor}, which builds its inputs, needs {libraries}: install it and try again").format(
             kind=found.config.model_type, processor=processor, libraries=", ".join(libraries)
         )
     )

@@ -112,7 +112,7 @@ def _trainable(found: LocatedModel, file: str) -> LocatedModel:
         )
         return LocatedModel(thinker, inner, found.folder)
     raise UserError(
-        translated("{file}: {name} has no forward: name in architectures a class that can be trained").format(
+        translated("{file}: {name} has no forward: name a class that can be trained in architectures").format(
             file=file, name=found.model_class.__name__
         )
     )

@@ -45,7 +45,7 @@ def _count(found: LocatedModel, kind: Modality, inputs: dict[str, Any]) -> int |
             return _rows(encode(**given))
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         first = str(error).strip().partition("\n")[0][:200]
-        notes.assume(translated("{encoder} could not be asked: {first}").format(encoder=kind.encoders[0], first=first))
+        notes.assume(translated("{encoder} could not be probed: {first}").format(encoder=kind.encoders[0], first=first))
         return None
 
 

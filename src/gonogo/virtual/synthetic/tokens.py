@@ -121,7 +121,7 @@ def text(found: LocatedModel, counts: Mapping[str, int], seq_len: int, rows: int
     length = _only(config) or min(max(seq_len, needed), max(limit, needed))
     if length != seq_len:
         notes.assume(
-            translated("a sample has {length} tokens, not {asked}: as many as it needs, and as fit").format(
+            translated("a sample has {length} tokens, not {asked}: as many as it needs and as can fit").format(
                 length=length, asked=seq_len
             )
         )

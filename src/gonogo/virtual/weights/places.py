@@ -16,13 +16,13 @@ ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 _POINTER = b"version https://git-lfs"
 
 NOT_CACHED = translated(
-    "the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network: gonogo prepare -- "
-    "COMMAND makes it without weights where it is a published one; else get its config: hf download {name} --include "
-    "'*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'"
+    "the model {name} is not in the Hugging Face cache, and a rehearsal does not use the network: gonogo prepare "
+    "-- COMMAND generates it without weights if it is a published one; otherwise get its config: hf download "
+    "{name} --include '*.json' '*.txt' '*.model' '*.py' '*.jinja' --exclude '*.index.json'"
 )
 NO_FOLDER = translated(
-    "the model folder {name} is not on this machine: gonogo prepare -- COMMAND makes it, or put its config.json and "
-    "tokenizer files there (the weights are not needed)"
+    "the model folder {name} is not on this machine: gonogo prepare -- COMMAND generates it, or put its "
+    "config.json and tokenizer files there (the weights are not needed)"
 )
 NO_CONFIG = translated(
     "the model folder {name} has no config.json; copy it there from the model (the weights are not needed)"

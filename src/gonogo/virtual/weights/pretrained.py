@@ -30,8 +30,8 @@ from gonogo.virtual.weights.places import (
 from gonogo.virtual.weights.safetensors_files import SafeOpen
 
 CANNOT_BUILD = translated(
-    "the weights of {name} are not on this machine, and its checkpoint could not be made from its config ({why}); put "
-    "the weights there, or a copy of the folder that has them"
+    "the weights of {name} are not on this machine, and its checkpoint could not be generated from its config "
+    "({why}); put the weights there, or a copy of the folder that has them"
 )
 
 

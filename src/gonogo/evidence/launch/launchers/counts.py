@@ -14,7 +14,7 @@ from gonogo.finding import translated
 DEFAULT = translated("the launcher's default")
 ALL_GPUS = translated("it starts one process for each GPU of the machine")
 _NO_NUMBER = translated("`{value}` is not a number of processes")
-_VISIBLE = translated("the GPUs of CUDA_VISIBLE_DEVICES")
+_VISIBLE = translated("the GPUs in CUDA_VISIBLE_DEVICES")
 ALONE = translated("no launcher: one process")
 UNSETTLED = translated("the files don't say how many processes are started")
 UNEVEN = translated("{total} processes can't be divided evenly over {nodes} nodes")
