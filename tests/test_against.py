@@ -50,8 +50,8 @@ def earlier(tmp_path: Path, verdict: str, peaks: dict[int, int], host: int = GIB
         (("GO", {0: 40 * GIB}), (Verdict.GO, {0: 43 * GIB}), 5, False, "rank 0 grew from 40.0 GiB to 43.0 GiB (+7.5%"),
         (("GO", {0: 40 * GIB, 1: GIB}), (Verdict.GO, {1: 2 * GIB}), 5, False, "rank 1 grew"),
         (("GO", {0: 40 * GIB}), (Verdict.GO, {0: 30 * GIB}), 0, True, "no peak grew"),
-        (("GO", {0: GIB}), (Verdict.CANNOT_TELL, {0: GIB}), 5, False, "CANNOT-TELL, was GO"),
-        (("CANNOT-TELL", {0: GIB}), (Verdict.NO_GO, {0: GIB}), 5, False, "NO-GO, was CANNOT-TELL"),
+        (("GO", {0: GIB}), (Verdict.CANNOT_TELL, {0: GIB}), 5, False, "CANNOT-TELL; it was GO"),
+        (("CANNOT-TELL", {0: GIB}), (Verdict.NO_GO, {0: GIB}), 5, False, "NO-GO; it was CANNOT-TELL"),
         (("NO-GO", {0: GIB}), (Verdict.GO, {0: GIB}), 5, True, "no worse"),
         (("GO", {0: 100 << 20}), (Verdict.GO, {0: 150 << 20}), 1, True, "no peak grew"),  # noise of a small program
     ],

@@ -39,14 +39,14 @@ def compared(tmp_path: Path, before: Report, after: Report, growth: float = 2.0)
         ({}, {"activations": 1.4}, 2, "regressed", "of ranks 0-1 grew from 40.0 GiB to 44.0 GiB (+10.0%"),
         ({}, {"activations": 1.4}, 12, "same", "no peak differs"),
         ({"activations": 1.4}, {}, 2, "better", "of ranks 0-1 fell from 44.0 GiB to 40.0 GiB (-9.1%"),
-        ({}, {"verdict": Verdict.CANNOT_TELL}, 2, "regressed", "The verdict is CANNOT-TELL, was GO"),
-        ({"verdict": Verdict.NO_GO}, {}, 2, "better", "The verdict is GO, was NO-GO"),
+        ({}, {"verdict": Verdict.CANNOT_TELL}, 2, "regressed", "The verdict is CANNOT-TELL; it was GO"),
+        ({"verdict": Verdict.NO_GO}, {}, 2, "better", "The verdict is GO; it was NO-GO"),
         # Better in one thing and worse in another is worse.
         ({"verdict": Verdict.NO_GO}, {"activations": 2.0}, 2, "regressed", "grew from 40.0 GiB to 50.0 GiB"),
         # A rank that died early took little memory: that is no improvement; and one that came further is no worse.
         ({"verdict": Verdict.NO_GO}, {"verdict": Verdict.NO_GO, "activations": 0.1, "outcome": "raised"}, 2, "same",
          "say only how far they came"),
-        ({"verdict": Verdict.NO_GO, "activations": 0.1, "outcome": "raised"}, {}, 2, "better", "is GO, was NO-GO"),
+        ({"verdict": Verdict.NO_GO, "activations": 0.1, "outcome": "raised"}, {}, 2, "better", "is GO; it was NO-GO"),
     ],
 )  # fmt: skip
 def test_what_is_judged(

@@ -223,7 +223,10 @@ class TestWhatIsSaid:
 class TestGpuMemory:
     def test_the_numbers_are_printed(self) -> None:
         finding = found("gpu-oom-model-states", "bad")[0]
-        assert finding.title.en == "Out of GPU memory (model states): the run needs 155.9 GiB, an H100-80G has 79.6 GiB"
+        assert (
+            finding.title.en
+            == "Out of GPU memory (model states): the run needs 155.9 GiB, but an H100-80G has 79.6 GiB"
+        )
         assert "优化器 101.5 GiB" in finding.cause.zh
         for number in (
             "optimizer 101.5 GiB",
@@ -243,7 +246,7 @@ class TestGpuMemory:
 
     def test_what_stops_while_loading_needs_what_it_held_and_asked_for(self) -> None:
         finding = found("gpu-oom-model-states", "bad_stopped_while_loading")[0]
-        assert "the run needs at least 79.1 GiB, an H100-80G has 79.6 GiB, 1.2 GiB of it taken" in finding.title.en
+        assert "the run needs at least 79.1 GiB, but an H100-80G has 79.6 GiB, 1.2 GiB of it taken" in finding.title.en
         assert "ZeRO-3" in finding.cure[0].en
         assert not any("LoRA" in text.en for text in finding.cure)  # there is no gradient and no optimizer to save
 

@@ -17,8 +17,8 @@ class TestKindsOfTensors:
     @pytest.mark.parametrize(
         ("subject", "name", "says"),
         [
-            ("Tensor", "to_local", "only a DTensor has"),
-            ("Tensor", "full_tensor", "only a DTensor has"),
+            ("Tensor", "to_local", "exists only on a DTensor"),
+            ("Tensor", "full_tensor", "exists only on a DTensor"),
             ("Parameter", "quant_state", "bitsandbytes"),
             ("Parameter", "main_grad", "Megatron's gradient buffer"),
         ],
@@ -50,7 +50,7 @@ class TestKeysOfCheckpoints:
         ("key", "says"),
         [
             ("dataloader.dp_rank_2", "saved by fewer ranks"),
-            ("model.layers.1.mlp.experts.12.up_proj.weight", "of one expert (12)"),
+            ("model.layers.1.mlp.experts.12.up_proj.weight", "belongs to one expert (12)"),
             ("optim.decoder.weight.exp_avg_sq", "a state of the optimizer"),
             ("model.norm.weight", "saved by another model, another wrapper or another release"),
         ],
@@ -100,7 +100,7 @@ class TestArguments:
         log = frames("/opt/megatron/core/transformer/transformer_layer.py", self.CALL) + error
         told = sentence(report_on(tmp_path, log))
         assert "the batch" not in told
-        assert "megatron-core calls it so" in told
+        assert "megatron-core makes this call" in told
 
     def test_what_only_hands_arguments_on_is_not_the_caller(self, tmp_path: Path) -> None:
         log = (
@@ -109,7 +109,7 @@ class TestArguments:
             + "    return forward_call(*args, **kwargs)\n"
             + "TypeError: M.forward() got an unexpected keyword argument 'mtp_kwargs'\n"
         )
-        assert "slime calls it so" in sentence(report_on(tmp_path, log))
+        assert "slime makes this call" in sentence(report_on(tmp_path, log))
 
     def test_an_entry_of_the_batch(self, tmp_path: Path) -> None:
         error = "TypeError: M.forward() got an unexpected keyword argument 'token_type_ids'\n"

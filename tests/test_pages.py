@@ -152,10 +152,10 @@ def test_the_chinese_page_has_the_example_and_the_addresses_of_the_english_one()
         ("(?P<step>\\d+)", "(?=\\d+)", "signs[0].says: RE2 takes no such pattern"),
         ("['frobnicator stopped", "[7, 'frobnicator stopped", "signs[0].says: Expected a pattern"),
         ("@stops", "@halts", "signs.says: @halts is not in [shared]"),
-        ('["frobnicator stopped"]', "frobnicator", "+++: no TOML: "),
+        ('["frobnicator stopped"]', "frobnicator", "+++: not TOML: "),
         (SIGNS, "", "+++: it declares nothing to look for"),
-        ("# 中文\n", "", "+++: a page is a head between two lines +++"),
-        ("+++\n\n# English", "\n\n# English", "+++: a page is a head between two lines +++"),
+        ("# 中文\n", "", "+++: a page is a head between two +++ lines"),
+        ("+++\n\n# English", "\n\n# English", "+++: a page is a head between two +++ lines"),
         ("## 原因\n", "", "# 中文: its sections are to be ## 现象, ## 原因, ## 解决办法, ## 何时安全, ## 来源"),
         ("## Why\n", "", "# English: its sections are to be ## What happens, ## Why,"),
         ("frobnicator 停止。\n\n##", "\n##", "# 中文: begin with a line"),
@@ -268,7 +268,7 @@ def test_a_bad_page_stops_a_call_with_one_line(checkout: Checkout) -> None:
     [
         ("Frob-Stops.md", PAGE, "call it like zero3_moe_hang.md"),
         ("zero3_moe_hang.md", PAGE, "has the same name"),
-        ("frob_stops.py", "", "it has no page frob_stops.md beside it"),
+        ("frob_stops.py", "", "there is no page frob_stops.md next to it"),
     ],
 )
 def test_a_file_that_is_no_hazards_is_one_line(checkout: Checkout, name: str, text: str, said: str) -> None:
@@ -281,7 +281,7 @@ def test_a_file_that_is_no_hazards_is_one_line(checkout: Checkout, name: str, te
 def test_code_without_a_class_of_the_pages_name_is_one_line(checkout: Checkout) -> None:
     checkout.add()
     checkout.add("frobnicator_stops.py", "class Other: ...\n")
-    assert "there is no class FrobnicatorStops(Hazard) in it" in checkout.run("hazards").stderr
+    assert "it has no class FrobnicatorStops(Hazard)" in checkout.run("hazards").stderr
 
 
 def test_where_nothing_can_be_kept_all_works_the_same(checkout: Checkout) -> None:

@@ -46,4 +46,4 @@ def test_a_script_that_another_sources_is_said_too() -> None:
     Path("launch.sh").write_text("source env.sh\ntorchrun train.py\n")
     [one] = checked("launch.sh").skipped
     assert one.what.en == "launch.sh"
-    assert "env.sh, which it sources, was not read: it has 563 KiB" in one.why.en
+    assert "env.sh, which it sources, was not read: it is 563 KiB" in one.why.en

@@ -189,7 +189,7 @@ def test_the_projects_packages_are_offered_where_nobody_can_be_asked(
     (project / "requirements.txt").write_text("transformers==4.30.0\n")
     _, report = prepare_and_rehearse(RehearsalRequest(LAUNCH))
     assert rehearsals[0].as_installed
-    assert any("asks for others (requirements.txt): --yes" in note.en for note in report.notes)
+    assert any("requires others (requirements.txt): --yes" in note.en for note in report.notes)
     prepare_and_rehearse(RehearsalRequest(LAUNCH, yes=True))
     assert not rehearsals[1].as_installed
     environment = rehearsals[1].environment

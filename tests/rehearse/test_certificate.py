@@ -132,7 +132,7 @@ def test_the_python_is_one_that_the_project_allows(tmp_path: Path, name: str, te
     record = record_of(tmp_path)
     assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ([] if allowed else ["python"])
     if not allowed:
-        assert "and this is Python 3.11.7" in record.ranks[0].unsupported[0].why
+        assert "but this is Python 3.11.7" in record.ranks[0].unsupported[0].why
 
 
 def test_each_imported_package_is_of_the_release_that_is_asked_for(tmp_path: Path) -> None:
@@ -141,11 +141,11 @@ def test_each_imported_package_is_of_the_release_that_is_asked_for(tmp_path: Pat
     record = record_of(tmp_path, imported=imported)
     assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == ["packages"]
     why = record.ranks[0].unsupported[0].why
-    assert "requires einops==0.4.1, and einops 0.8.2 was imported before this failure: run gonogo prepare" in why
+    assert "requires einops==0.4.1, but einops 0.8.2 was imported before this failure: run gonogo prepare" in why
     record = record_of(tmp_path, imported=imported)
     assert lacking(record, ProjectWorld.of(tmp_path, tmp_path, whole=True)) == ["packages"]
     why = record.ranks[0].unsupported[0].why  # that command has been run
-    assert "in place of which einops 0.8.2 was installed here" in why
+    assert "but einops 0.8.2 was installed here instead" in why
     assert "gonogo prepare" not in why
 
 

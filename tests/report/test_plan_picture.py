@@ -159,6 +159,6 @@ def test_missing_folder_is_told_first(tmp_path: Path) -> None:
 
 def test_without_pillow_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(UserError, match=r"pip install -e \S+\[picture\]'?; or name an .svg file"):
+    with pytest.raises(UserError, match=r"pip install -e \S+\[picture\]'?; or give an .svg file"):
         check_picture(tmp_path / "memory.png")
     check_picture(tmp_path / "memory.svg")

@@ -120,7 +120,7 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "a library of another torch": (raise_(RuntimeError("operator torchvision::nms does not exist")), "compiled"),
     "a checkpoint of a later step": (
-        read_beside("out/checkpoint-2", "out/checkpoint-400/trainer_state.json"), "checkpoint-2 beside it",
+        read_beside("out/checkpoint-2", "out/checkpoint-400/trainer_state.json"), "checkpoint-2 next to it",
     ),
     "weights that the program looks for itself": (
         raise_(AssertionError("Cannot find model checkpoint at models/critic/pytorch_model.bin")), "torch.save",

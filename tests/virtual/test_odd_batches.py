@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gonogo.virtual.hooks.odd_batches import MAX_ODD, OddBatches
+from gonogo.virtual.hooks.batches.odd_batches import MAX_ODD, OddBatches
 
 
 def batch(rows: int, length: int, label: int) -> dict[str, torch.Tensor]:

@@ -18,13 +18,13 @@ from torch import nn
 from gonogo.evidence.rehearsal.record import ROLLOUT_PHASES, Assumption, LeftOut
 from gonogo.finding import Text, translated
 from gonogo.virtual import private
+from gonogo.virtual.hooks.batches.evaluation_growth import EvaluationGrowth
+from gonogo.virtual.hooks.batches.odd_batches import MAX_ODD, OddBatches
+from gonogo.virtual.hooks.batches.pass_costs import PassCosts
 from gonogo.virtual.hooks.data_workers import in_this_process, loading_of
-from gonogo.virtual.hooks.evaluation_growth import EvaluationGrowth
 from gonogo.virtual.hooks.lifecycle import EVALUATION_BATCHES, Lifecycle, note_phase
 from gonogo.virtual.hooks.memory_ownership import own_model, own_states
 from gonogo.virtual.hooks.modules import ModuleTracker, owns_storage
-from gonogo.virtual.hooks.odd_batches import MAX_ODD, OddBatches
-from gonogo.virtual.hooks.pass_costs import PassCosts
 from gonogo.virtual.mode import VirtualMode
 from gonogo.virtual.operators import foreach
 from gonogo.virtual.patching.after_import import after_import
