@@ -21,12 +21,13 @@ setup: .venv/.installed
 demo: setup
 	$(BIN)/python examples/demo.py
 
-# The tests, without those marked very_slow.
+# The tests, without those marked slow or very_slow.
 test: setup
-	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m 'not very_slow'
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m 'not slow and not very_slow'
 
-# The slowest tests that .ci/run has time for: examples at full size, saving, and two frameworks.
+# The slow tests, and of the very slow ones those that .ci/run has time for: examples at full size, saving, two frameworks.
 test-more: setup
+	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m 'slow and not very_slow'
 	$(BIN)/python -m pytest -n $(TESTERS) --dist worksteal -m very_slow tests/examples/test_scenarios.py \
 		tests/virtual/test_saving.py tests/launchers/test_frameworks.py -k '(not launchers and not two_faulty) or trl_sft or llamafactory_train'
 

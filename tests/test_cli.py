@@ -325,6 +325,7 @@ def test_a_program_that_runs_is_go_and_leaves_its_folder_as_it_was(tmp_path: Pat
     assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
+@pytest.mark.slow
 def test_a_program_that_fails_is_no_go_at_its_line(tmp_path: Path) -> None:
     status, report = rehearsed(PROGRAM.format(device=""), tmp_path)
     assert (status, report["verdict"]) == (1, "NO-GO")
@@ -333,6 +334,7 @@ def test_a_program_that_fails_is_no_go_at_its_line(tmp_path: Path) -> None:
     assert "cuda:0" in found["cause"]
 
 
+@pytest.mark.slow
 def test_the_same_rehearsal_gives_the_same_report(tmp_path: Path) -> None:
     reports = [rehearsed(PROGRAM.format(device=""), tmp_path)[1] for _ in range(2)]
     for report in reports:

@@ -113,6 +113,7 @@ def test_what_the_reader_looks_for_in_any_order(tmp_path: Path, pieces: list[byt
     assert_printable(read_failure([str(log)]).report())
 
 
+@pytest.mark.slow
 @QUICK
 @given(data=st.data())
 def test_a_real_log_that_was_damaged(tmp_path: Path, data: st.DataObject) -> None:
@@ -204,6 +205,7 @@ class TestBounds:
         assert peak < 200
         assert seconds < 60
 
+    @pytest.mark.slow
     def test_tracebacks_that_are_all_different(self, tmp_path: Path) -> None:
         generator = random.Random(7)
         log = tmp_path / "run.log"
@@ -236,6 +238,7 @@ class TestBounds:
         assert findings == 1
         assert peak < 200
 
+    @pytest.mark.slow
     def test_what_tells_of_the_setup_again_and_again(self, tmp_path: Path) -> None:
         log = tmp_path / "run.log"
         for text in (b"{\n", b"torch 2.1.0, deepspeed 0.14.2\n", b"json = {\n", b"torchrun train.py\n"):
@@ -244,6 +247,7 @@ class TestBounds:
             read_failure([str(log)]).report()
             assert time.process_time() - start < 10, text
 
+    @pytest.mark.slow
     def test_patterns_are_linear(self, tmp_path: Path) -> None:
         """Long lines of what patterns repeat: none takes much longer than another."""
         for unit in (

@@ -77,6 +77,7 @@ async def listening(port: int) -> None:
     raise AssertionError("the server did not come up")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_tools_answer_with_what_their_schemas_say(project: Path, transport: str) -> None:
     async def ask() -> None:
@@ -111,6 +112,7 @@ def test_tools_answer_with_what_their_schemas_say(project: Path, transport: str)
     asyncio.run(asyncio.wait_for(ask(), 240))
 
 
+@pytest.mark.slow
 def test_a_pasted_log_a_typed_command_and_prepare(project: Path) -> None:
     log = f"""[rank1]: Traceback (most recent call last):
 [rank1]:   File "{project}/train.py", line 1, in <module>
@@ -142,6 +144,7 @@ def test_a_pasted_log_a_typed_command_and_prepare(project: Path) -> None:
     asyncio.run(asyncio.wait_for(ask(), 240))
 
 
+@pytest.mark.slow
 def test_what_is_hostile_is_refused_in_words(project: Path) -> None:
     outside = str(project.parent / "secret.json")
     (project / "leak.sh").write_text(f"deepspeed --num_gpus 8 train.py --deepspeed {outside}\n")
@@ -211,6 +214,7 @@ def mcp_error() -> type[Exception]:
     return MCPError
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 def test_long_work_is_started_asked_for_and_cancelled(project: Path, transport: str) -> None:
     marker = project / "pid"

@@ -235,6 +235,7 @@ def test_a_hazard_is_found_by_the_name_that_it_had() -> None:
     assert find_hazard("ranks-part-at-collective").name == "ranks-part-at-collective"
 
 
+@pytest.mark.slow
 def test_a_new_page_counts_at_the_next_call_and_a_removed_one_no_more(checkout: Checkout) -> None:
     assert "frobnicator-stops" not in checkout.run("diagnose", "run.log").stdout
     path = checkout.add()
@@ -245,6 +246,7 @@ def test_a_new_page_counts_at_the_next_call_and_a_removed_one_no_more(checkout: 
     assert "no hazard with this name" in checkout.run("explain", "frobnicator-stops").stderr
 
 
+@pytest.mark.slow
 def test_a_new_page_with_code_counts_at_the_next_call(checkout: Checkout) -> None:
     assert checkout.run("hazards", "--new", "loop-frob", "--code").returncode == 0
     code = checkout.root / "src" / "gonogo" / "hazards" / "loop" / "loop_frob.py"
@@ -255,6 +257,7 @@ def test_a_new_page_with_code_counts_at_the_next_call(checkout: Checkout) -> Non
     assert "loop-frob" in checkout.run("check", "train.py").stdout
 
 
+@pytest.mark.slow
 def test_a_bad_page_stops_a_call_with_one_line(checkout: Checkout) -> None:
     checkout.add(text=PAGE.replace("certainty", "certanty"))
     done = checkout.run("check", ".")
@@ -290,6 +293,7 @@ def test_where_nothing_can_be_kept_all_works_the_same(checkout: Checkout) -> Non
     assert "error[frobnicator-stops]" in checkout.run("diagnose", "run.log").stdout
 
 
+@pytest.mark.slow
 def test_a_kept_file_that_is_broken_is_made_anew(checkout: Checkout) -> None:
     checkout.run("hazards")
     (kept,) = checkout.cache.rglob("*.msgpack")
@@ -299,6 +303,7 @@ def test_a_kept_file_that_is_broken_is_made_anew(checkout: Checkout) -> None:
     assert kept.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_find_the_same(checkout: Checkout) -> None:
     checkout.add()
     with ThreadPoolExecutor(4) as pool:
@@ -308,6 +313,7 @@ def test_processes_that_start_together_find_the_same(checkout: Checkout) -> None
 
 
 class TestNew:
+    @pytest.mark.slow
     def test_a_page_and_a_failing_case_are_laid_out(self, checkout: Checkout) -> None:
         done = checkout.run("hazards", "--new", "zero3-frob")
         assert done.returncode == 0, done.stderr

@@ -25,7 +25,6 @@ def test_battery_is_large_enough() -> None:
         assert sum(attempt.how == how for attempt in ATTEMPTS) >= 15, how
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", USERS)
 @pytest.mark.parametrize("means", ["namespaces", "landlock"])
 def test_no_attempt_succeeds(means: str, name: str, needs: Callable[[str, str], None]) -> None:
@@ -56,7 +55,6 @@ def test_no_attempt_succeeds_where_bubblewrap_makes_the_user_namespace(needs: Ca
     assert result["violations"] == {}
 
 
-@pytest.mark.slow
 def test_attempts_succeed_without_a_confinement() -> None:
     """Or the battery would prove nothing. What they started ends all the same."""
     result = run("none", "self")

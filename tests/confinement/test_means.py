@@ -220,6 +220,7 @@ def test_temporary_files_in_memory(needs: Needs, name: str) -> None:
     assert (answer["means"], answer["status"], answer["why"]) == ("namespaces", 0, []), answer
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("root")
 def test_what_was_deleted_in_a_rebuilt_folder_stays_deleted(needs: Needs, tmp_path: Path) -> None:
     """A folder in which something is mounted is rebuilt entry by entry."""

@@ -78,6 +78,7 @@ def test_needed_words(pattern: str, words: tuple[str, ...]) -> None:
     assert needed_words(pattern) == words
 
 
+@pytest.mark.slow
 def test_every_match_has_a_needed_word() -> None:
     """No pattern of a hazard misses for its letters what it matches: over all logs of the hazards' cases."""
     all_hazards()

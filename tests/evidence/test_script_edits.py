@@ -180,6 +180,7 @@ def test_a_typed_command_is_never_edited() -> None:
 STDLIB = sorted(path for path in Path(os.__file__).parent.glob("*.py") if path.stat().st_size < 60_000)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(STDLIB), st.randoms(use_true_random=False))
 def test_keywords_of_real_code_go_and_come_and_nothing_else_changes(path: Path, random: Random) -> None:

@@ -46,6 +46,7 @@ def run(
     return trained(copy, *command, processes=processes, compiled=compiled, timeout=1100)
 
 
+@pytest.mark.slow
 def test_the_dummy_loss_fails_as_in_the_thread(tmp_path: Path) -> None:
     done = run("slam_omni_dummy_loss", tmp_path, "train.py", *SLAM, "--data_path", "data/few.jsonl")
     assert done.returncode == 1

@@ -157,6 +157,7 @@ FILES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_a_file(name: str, tmp_path: Path) -> None:
     main, data, said = FILES[name]

@@ -17,7 +17,6 @@ _PARTS = 6
 _CASES = 3000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("part", range(_PARTS))
 def test_whatever_a_file_holds_is_answered(part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GONOGO_DEBUG", raising=False)

@@ -65,6 +65,7 @@ def test_a_healthy_run_in_which_the_ranks_differ_a_little(tmp_path: Path) -> Non
     assert counts[0]["0"] > 20
 
 
+@pytest.mark.slow
 def test_an_exception_is_told_where_it_was(tmp_path: Path) -> None:
     run, done = train(tmp_path, TRAIN, "shape", options=GuardOptions(language="zh"))
     assert done.returncode == 1

@@ -125,6 +125,7 @@ def places(processes: tuple[LaunchedProcess, ...]) -> list[tuple[int, int, int]]
     return [(process.rank, process.node, process.local_rank) for process in processes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [
@@ -157,6 +158,7 @@ def test_a_host_that_is_not_in_the_hostfile_is_named(folder: Path) -> None:
         launched(folder, "deepspeed --hostfile hosts --include node-7:0 loop.py")
 
 
+@pytest.mark.slow
 def test_a_missing_yaml_of_accelerate_is_named(folder: Path) -> None:
     with pytest.raises(UserError, match=r"absent\.yaml") as told:
         launched(folder, "accelerate launch --config_file absent.yaml loop.py")

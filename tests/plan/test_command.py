@@ -55,6 +55,7 @@ def test_what_can_not_be_planned_is_one_line(words: list[str], said: str, tmp_pa
     assert not done.stdout
 
 
+@pytest.mark.slow
 def test_a_model_that_transformers_does_not_know(tmp_path: Path) -> None:
     pytest.importorskip("deepspeed")
     done = gonogo_plan(model_in(tmp_path / "model", model_type="none-such", architectures=["None"]), ".")

@@ -119,6 +119,7 @@ ADDRESSES = {
 }
 
 
+@pytest.mark.slow
 def test_an_address_is_never_replaced_by_the_index_s_package_of_that_name(
     index: Index, project: Path, marker: Path
 ) -> None:
@@ -144,6 +145,7 @@ def test_an_address_is_never_replaced_by_the_index_s_package_of_that_name(
     assert existing_environment(path, (), None) == made
 
 
+@pytest.mark.slow
 def test_with_takes_the_index_s_package_where_the_user_says_so(index: Index, project: Path) -> None:
     wheel(index.files, "coolpkg", "8.0")
     index.publish()
@@ -173,6 +175,7 @@ def repository(index: Index, name: str, files: dict[str, str]) -> str:
     return f"git+{index.address}/{name}.git"
 
 
+@pytest.mark.slow
 def test_a_repository_that_can_be_reached_is_built_confined(index: Index, project: Path, marker: Path) -> None:
     port = int(index.address.rpartition(":")[2])
     revisions = {"newest": "", "tagged": "@v1.5", "branch": "@main"}
@@ -191,6 +194,7 @@ def test_a_repository_that_can_be_reached_is_built_confined(index: Index, projec
     assert "/from-the-build" not in index.asked
 
 
+@pytest.mark.slow
 def test_what_is_no_repository_is_missing(index: Index, project: Path, marker: Path) -> None:
     own = repository(index, "coolpkg", in_tree("coolpkg", "1.5"))
     addresses = {
@@ -206,6 +210,7 @@ def test_what_is_no_repository_is_missing(index: Index, project: Path, marker: P
         assert name in made.differing
 
 
+@pytest.mark.slow
 def test_an_archive_and_a_wheel_of_the_web_are_what_they_are(index: Index, project: Path, marker: Path) -> None:
     web = index.folder / "web"
     web.mkdir()
@@ -221,6 +226,7 @@ def test_an_archive_and_a_wheel_of_the_web_are_what_they_are(index: Index, proje
     assert made.differing == ()
 
 
+@pytest.mark.slow
 def test_pyproject_s_sources_count_as_addresses(index: Index, project: Path) -> None:
     wheel(index.files, "coolpkg", "8.0")
     index.publish()
@@ -234,6 +240,7 @@ def test_pyproject_s_sources_count_as_addresses(index: Index, project: Path) -> 
     assert "coolpkg" in made.differing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("means", ["namespaces", "landlock"])
 def test_a_package_without_wheels_is_built_confined(
     means: str, index: Index, project: Path, marker: Path, monkeypatch: pytest.MonkeyPatch
@@ -255,6 +262,7 @@ def test_a_package_without_wheels_is_built_confined(
     assert "/from-the-build" not in index.asked
 
 
+@pytest.mark.slow
 def test_a_newer_release_without_wheels_is_not_built_where_an_older_one_has_one(
     index: Index, project: Path, marker: Path
 ) -> None:
@@ -265,6 +273,7 @@ def test_a_newer_release_without_wheels_is_not_built_where_an_older_one_has_one(
     assert installed(made)["partly"] == "1.0"
 
 
+@pytest.mark.slow
 def test_a_build_that_fails_is_one_line(index: Index, project: Path) -> None:
     sources(index.files, "broken", "1.0", in_tree("broken", "1.0", "raise RuntimeError('no nvcc was found')"))
     index.publish()
@@ -275,6 +284,7 @@ def test_a_build_that_fails_is_one_line(index: Index, project: Path) -> None:
     assert "\n" not in why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "does",
     [
@@ -294,6 +304,7 @@ def test_a_build_that_leaves_no_wheel_is_one_line(index: Index, project: Path, d
     assert "\n" not in why
 
 
+@pytest.mark.slow
 def test_with_builds_confined_too(index: Index, project: Path, marker: Path) -> None:
     sources(index.files, "only-sources", "0.3", in_tree("only-sources", "0.3", trap(marker, 9)))
     sources(index.files, "broken", "1.0", in_tree("broken", "1.0", "raise RuntimeError('no nvcc was found')"))
@@ -318,6 +329,7 @@ def test_without_means_to_confine_nothing_is_built(
         build_overlay(("only-sources==0.3",))
 
 
+@pytest.mark.slow
 def test_lines_that_name_an_index_are_said_and_not_followed(index: Index, project: Path, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with served(tmp_path / "other") as other:
@@ -332,6 +344,7 @@ def test_lines_that_name_an_index_are_said_and_not_followed(index: Index, projec
     assert "secret" not in str(made)
 
 
+@pytest.mark.slow
 def test_nothing_that_a_wheel_brings_runs_while_an_environment_is_made(
     index: Index, project: Path, marker: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,6 +363,7 @@ def test_nothing_that_a_wheel_brings_runs_while_an_environment_is_made(
     assert sys.executable not in "".join(head)
 
 
+@pytest.mark.slow
 def test_pip_is_not_taken_from_the_project_s_folder(index: Index, project: Path, marker: Path) -> None:
     for name in ("pip", "json", "logging", "tempfile", "uv"):
         (project / f"{name}.py").write_text(f"open({str(marker)!r}, 'w')\n")
@@ -382,6 +396,7 @@ def forget_environments(tmp_path: Path) -> None:
     consent._AGREED_NOW.clear()
 
 
+@pytest.mark.slow
 def test_without_a_terminal_nothing_is_installed_unless_it_was_agreed_to(
     index: Index, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -403,6 +418,7 @@ def test_without_a_terminal_nothing_is_installed_unless_it_was_agreed_to(
         asked_for(project)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("answer", "agreed"), [("\n", True), ("y\n", True), ("n\n", False), ("", False)])
 def test_at_a_terminal_the_user_is_asked(
     answer: str,

@@ -266,6 +266,7 @@ def test_the_folder_is_whole_and_never_the_users(tmp_path: Path) -> None:
     assert (folder / "models" / "b" / "config.json").exists()
 
 
+@pytest.mark.slow
 def test_a_base_model_has_the_chat_template_that_it_was_published_with() -> None:
     for name, has in (
         ("meta-llama/Meta-Llama-3-8B", False),
@@ -325,6 +326,7 @@ def test_pictures_have_the_size_that_the_model_takes(name: str) -> None:
     assert json.loads(model_files(model)["preprocessor_config.json"])["size"] == {"height": edge, "width": edge}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "framed"),
     [

@@ -82,6 +82,7 @@ def test_the_cache_is_used_without_pip(index: Path, monkeypatch: pytest.MonkeyPa
     assert build_overlay(("trl==0.9.3",)) == first
 
 
+@pytest.mark.slow
 def test_two_rehearsals_may_fill_the_cache_at_once(index: Path, tmp_path: Path) -> None:
     with ProcessPoolExecutor(3, mp_context=get_context("fork")) as pool:
         overlays = list(pool.map(build_overlay, [("trl==0.9.1",)] * 3))
@@ -142,12 +143,14 @@ def test_a_compiled_package_that_is_not_installed_can_be_added(index: Path) -> N
     assert [str(version) for version in build_overlay(("triton==3.9.0",)).versions.values()] == ["3.9.0"]
 
 
+@pytest.mark.slow
 def test_an_installed_package_that_asks_for_another_version_is_told(index: Path) -> None:
     wheel(index, "huggingface-hub", "0.1.0")
     overlay = build_overlay(("huggingface-hub==0.1.0",))
     assert any(what.en.startswith(f"transformers {metadata.version('transformers')}") for what, _ in overlay.skipped)
 
 
+@pytest.mark.slow
 def test_an_installed_package_gives_way_to_a_release_that_goes_with_what_is_laid_over(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,6 +161,7 @@ def test_a_model_that_is_not_known_is_missing_until_it_is_said(tmp_path: Path) -
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_what_another_launch_had_made_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     loads = "from transformers import AutoModel\nAutoModel.from_pretrained({!r})\n"
@@ -210,6 +211,7 @@ def test_a_model_alone_is_made_without_a_launch(tmp_path: Path) -> None:
     assert (status, "similar: Qwen/Qwen2.5-7B" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_llamafactorys_and_swifts_data_sets_are_understood(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "dataset_info.json").write_text(

@@ -114,6 +114,7 @@ def test_what_takes_long_to_compile_is_taken_as_a_wheel(index: Path, tmp_path: P
     assert made.differing == ("numpy",)
 
 
+@pytest.mark.slow
 def test_pkg_resources_stays_whoever_asks_for_setuptools(index: Path, tmp_path: Path) -> None:
     wheel(index, "setuptools", "82.0")
     wheel(index, "numba", "0.60", ("setuptools",))
@@ -122,6 +123,7 @@ def test_pkg_resources_stays_whoever_asks_for_setuptools(index: Path, tmp_path: 
     assert versions(build_full_environment(path, (), None))["setuptools"] == "82.0"
 
 
+@pytest.mark.slow
 def test_torchvision_is_the_one_asked_for_or_goes_with_the_torch_that_is_there(index: Path, tmp_path: Path) -> None:
     release = f"0.{int(TORCH.split('.')[1]) + 15}.1"
     for version in ("0.16.2", release):

@@ -37,6 +37,7 @@ def test_every_pack_is_within_its_limit_and_has_the_error(path: Path) -> None:
         assert count_tokens(pack_of(failure.log, failure.report(), failure.files, language=language).text) <= MAX_TOKENS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_log_of_any_size_makes_a_pack_of_bounded_size(tmp_path: Path, seed: int) -> None:
     chosen = random.Random(seed)

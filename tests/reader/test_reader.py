@@ -113,6 +113,7 @@ def test_the_report_says_who_read_it_and_what_was_struck(folder: Path) -> None:
     assert done.returncode in (1, 3)
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_before_the_user_agrees(folder: Path) -> None:
     with serving(says(GOOD)) as (url, requests):
         refused = diagnose(folder, url)
@@ -127,6 +128,7 @@ def test_nothing_is_sent_before_the_user_agrees(folder: Path) -> None:
         assert len(requests) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reply", "why"),
     [

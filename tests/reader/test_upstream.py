@@ -180,6 +180,7 @@ def test_a_name_that_is_there_all_the_same(published: Path, monkeypatch: pytest.
     assert fact.said.en.startswith("trainlib 1.0 has `old_helper` in trainlib.utils")
 
 
+@pytest.mark.slow
 def test_an_argument_of_a_base_class_in_another_release(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = HEAD + FRAME.format("return Trainer(peft=1)")
     log += "TypeError: Trainer.__init__() got an unexpected keyword argument 'peft'\n"
@@ -189,6 +190,7 @@ def test_an_argument_of_a_base_class_in_another_release(published: Path, monkeyp
     assert "it is gone since 2.1; 2.0 is the last release that has it" in last.said.en
 
 
+@pytest.mark.slow
 def test_the_line_that_raised_is_gone_later(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = HEAD + FRAME.format("if not self.ready: raise ValueError('not ready')") + "ValueError: not ready\n"
     (fact,) = facts(published, monkeypatch, log, "1.1")
@@ -198,6 +200,7 @@ def test_the_line_that_raised_is_gone_later(published: Path, monkeypatch: pytest
     assert "still there in 2.1" in still.said.en
 
 
+@pytest.mark.slow
 def test_what_can_not_be_compared_is_said(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = HEAD + IMPORT.format("old_helper")
     assert "does not tell its version" in facts(published, monkeypatch, log, "")[0].said.en
@@ -282,6 +285,7 @@ def test_the_first_guess_of_a_bisection(published: Path, monkeypatch: pytest.Mon
     assert search.suspects == [Version("1.8")]
 
 
+@pytest.mark.slow
 def test_the_command_says_it_and_the_pack_has_it(published: Path, tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(HEAD + IMPORT.format("old_helper"))
     (tmp_path / "versions.txt").write_text("trainlib==2.1\n")

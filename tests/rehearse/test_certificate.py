@@ -21,6 +21,7 @@ WORLDS = all_worlds()
 HAZARDS = Path(__file__).parent.parent / "hazards"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", range(8))
 def test_what_a_changed_world_brings_about_is_never_certain(tmp_path: Path, part: int) -> None:
     for number, world in enumerate(WORLDS[part * 12 : part * 12 + 12]):

@@ -236,6 +236,7 @@ engine.save_checkpoint("saved")
 """
 
 
+@pytest.mark.slow
 def test_the_stages_of_a_pipeline_tell_each_other_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").write_text(PIPELINE)

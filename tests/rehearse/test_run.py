@@ -242,6 +242,7 @@ def test_a_worker_that_dies_is_a_killed_rank_with_its_last_lines(project: Projec
     assert rank.operators == 123
 
 
+@pytest.mark.slow
 def test_a_program_that_never_trains_times_out(project: Project) -> None:
     project.write("train.py", "import time\nwhile True: time.sleep(1)\n")
     started = time.monotonic()
@@ -252,6 +253,7 @@ def test_a_program_that_never_trains_times_out(project: Project) -> None:
     assert not any("the worker was not started" in rank.events for rank in record.ranks)  # they meet: all run at once
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_listen_is_killed_with_its_children(project: Project, monkeypatch) -> None:
     monkeypatch.setattr("gonogo.rehearse.workers.workers._TO_WRITE", 0.5)
     project.write(
@@ -292,6 +294,7 @@ def with_fake_worker(python, plan, **options):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_ends_the_ranks_and_keeps_what_is_known(project: Project, number: signal.Signals) -> None:
     project.write("train.py", _WAITS)
@@ -456,6 +459,7 @@ def test_a_disk_that_fills_up(project: Project, tmp_path: Path, monkeypatch: pyt
         subprocess.run(["umount", str(small)], check=True)
 
 
+@pytest.mark.slow
 def test_progress_is_handed_on(project: Project) -> None:
     project.write("train.py", "import time\ntime.sleep(0.6)\n")
     seen: list[RehearsalStatus] = []

@@ -184,6 +184,7 @@ def test_what_changes_files_really_runs_and_the_users_stay(project: Project) -> 
     assert not Path("/tmp/by_dots").exists()
 
 
+@pytest.mark.slow
 def test_what_reaches_out_waits_or_installs_is_left_out_and_named(project: Project) -> None:
     project.write(
         "launch.sh",
@@ -231,6 +232,7 @@ def reaching(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.write("reach.py", _REACHING)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("reaching")
 def test_who_reaches_for_another_machine_succeeds_as_on_the_one_that_trains(project: Project) -> None:
     """The kernel tells who asked it for a way, and ended with an error for want of one; nobody's name does."""
@@ -395,6 +397,7 @@ def test_ascend_is_asked_with_its_own_program(project: Project) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_python_code_runs_and_training_programs_do_not(project: Project) -> None:
     project.write("port.py", "import sys\nopen('port.txt', 'w').write('x')\nprint(6000 + int(sys.argv[1]))\n")
     project.write("train.py", "raise SystemExit('started')\n")
@@ -493,6 +496,7 @@ def test_what_a_script_writes_among_the_calls_is_passed_over(project: Project) -
     assert [call.words for call in run.calls] == [["python", "train.py", "--a"]]
 
 
+@pytest.mark.slow
 def test_a_script_that_hangs_is_ended(project: Project) -> None:
     project.write("launch.sh", "echo waiting for peers\nwhile true; do sleep 1; done\n")
     with pytest.raises(UserError, match=r"no training after 2 s .*waiting for peers"):

@@ -111,6 +111,7 @@ def test_what_the_real_cuda_refuses_is_no_verdict(folder: Path) -> None:
     assert not report.findings
 
 
+@pytest.mark.slow
 def test_ranks_that_part(folder: Path) -> None:
     record = rehearsed(folder, ranks="all", end="rank == 0 and dist.barrier()")
     assert record.divergence is not None
@@ -126,6 +127,7 @@ def test_what_a_process_raises_is_the_ranks_own(folder: Path) -> None:
     assert (failure.type, failure.message) == ("KeyError", "'MODEL_FOLDER'")
 
 
+@pytest.mark.slow
 def test_what_cannot_be_sent_to_a_process_is_told_as_python_tells_it(folder: Path) -> None:
     record = rehearsed(folder, start="mp.spawn(lambda rank: main(rank, 2, 16), nprocs=2)")
     failure = record.ranks[0].failure
@@ -140,6 +142,7 @@ def test_what_cannot_be_sent_to_a_process_is_told_as_python_tells_it(folder: Pat
     assert rehearsal_report(record).verdict is Verdict.NO_GO
 
 
+@pytest.mark.slow
 def test_processes_started_in_another_way_are_no_verdict(folder: Path) -> None:
     start = (
         "import multiprocessing; context = multiprocessing.get_context('spawn'); "

@@ -78,6 +78,7 @@ def test_both_languages_say_what_the_text_report_says(name: str) -> None:
     assert [(one["lang"], "hidden" in one) for one in tongues] == [("en", True), ("zh", False)]
 
 
+@pytest.mark.slow
 def test_text_from_outside_stays_text_and_short() -> None:
     markup = render(hostile_report(), "html", "en")
     page = Page(markup)
@@ -91,6 +92,7 @@ def test_text_from_outside_stays_text_and_short() -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_charts_data_is_whole_and_can_not_end_its_element() -> None:
     markup = render(charted_report(), "html", "en")
     assert len(markup) < 500_000

@@ -220,6 +220,7 @@ PIECES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PIECES)
 def test_five_megabytes_take_seconds(name: str) -> None:
     """And twice as much takes about twice as long: anyone may have written a log."""

@@ -246,6 +246,7 @@ def reports(draw: st.DrawFn) -> Report:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(report=reports(), language=st.sampled_from(["en", "zh"]))
 def test_hostile_text_never_breaks_a_renderer_nor_reaches_the_terminal(report: Report, language: str) -> None:

@@ -20,6 +20,7 @@ def bash() -> Iterator[Bash]:
         yield running
 
 
+@pytest.mark.slow
 def test_scripts_are_read_as_bash_runs_them(bash: Bash) -> None:
     @seed(20260101)
     @settings(max_examples=COUNT, deadline=None, database=None, suppress_health_check=list(HealthCheck))

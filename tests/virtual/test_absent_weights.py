@@ -26,6 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "user"
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_here_are_there_on_each_rank(folder: Path) -> None:
     (folder / "model").mkdir()
     config = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], **TINY}
@@ -44,6 +45,7 @@ def test_weights_that_are_not_here_are_there_on_each_rank(folder: Path) -> None:
     assert found == {"rank": 1, "missing": []}
 
 
+@pytest.mark.slow
 def test_files_of_weights_that_the_program_opens_itself(folder: Path) -> None:
     """nanoVLM asks the hub's client for them, fsdp_qlora transformers' ``cached_file``; others look into a snapshot."""
     model = folder / "gonogo-prepared" / "models" / "one"
@@ -280,6 +282,7 @@ def test_custom_code_in_the_model_folder(folder: Path) -> None:
     assert found["missing_keys"] == found["unexpected_keys"] == []
 
 
+@pytest.mark.slow
 def test_folders_that_can_not_be_written(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As with Landlock: the weights are made in a copy, and what is loaded bears the name that was asked for."""
     import peft

@@ -68,6 +68,7 @@ def held(memory: DeviceMemory | HostMemory, module: str, category: str) -> int:
     return sum(each.by_category.get(category, 0) for each in memory.modules if each.module == module)
 
 
+@pytest.mark.slow
 def test_modules_add_up_to_each_category_at_the_peak(records: dict[str, RankRecord]) -> None:
     for name, record in records.items():
         for memory in memories(record):
@@ -102,6 +103,7 @@ def test_what_zero_3_prefetches_is_that_of_the_module_that_will_use_it(records: 
         assert held(device, name, "parameters") == whole + whole // WORLD, name
 
 
+@pytest.mark.slow
 def test_weights_of_an_engine_that_could_not_be_made_are_parameters(tmp_path: Path) -> None:
     """They came to the device while the engine was made: what dies there has parameters, and no optimizer's states."""
     broken = '{"type": "Adam", "params": {"nonsense": 1}}'

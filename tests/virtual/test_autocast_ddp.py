@@ -81,6 +81,7 @@ def test_operators_run_in_the_dtype_of_their_list(session: Session, dtype: torch
     assert (single @ single).dtype == torch.float32
 
 
+@pytest.mark.slow
 def test_a_function_of_several_operators_is_cast_operator_by_operator(session: Session) -> None:
     """Multi-head attention that hands out its weights: products in bfloat16, their softmax in float32, as ATen does."""
     attention = nn.MultiheadAttention(64, 4, batch_first=True, device="cuda")

@@ -124,6 +124,7 @@ def linear(tmp_path: Path) -> Iterator[tuple[Any, Any]]:
         yield (bias, left, right), torch.addmm(bias, left, right)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("release", "said", "kept", "most"),
     [

@@ -84,6 +84,7 @@ def test_what_another_rank_alone_knows_is_not_known(session: Session) -> None:
     assert received[0].item() != 0.0
 
 
+@pytest.mark.slow
 def test_context_parallel_attention_takes_the_fused_kernel(session: Session) -> None:
     """DTensors of virtual tensors: on the math path, plain tensors would meet them."""
     parallel = pytest.importorskip("torch.distributed.tensor.experimental", reason="newer than torch 2.4")

@@ -94,6 +94,7 @@ class Checked(torch.nn.Linear):
         return torch.zeros_like(out) if torch.isnan(out).any() else out
 
 
+@pytest.mark.slow
 def test_a_branch_on_a_tensors_values_is_refused_where_the_graph_is_to_be_whole(tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     exec(ASSERTS, names)
@@ -125,6 +126,7 @@ def asserted_item(x):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "branches"),
     [("halved_by_item", True), ("halved_by_float", True), ("scaled_by_item", False), ("asserted_item", False)],
@@ -148,6 +150,7 @@ def test_a_number_that_is_read_may_decide_no_branch(tmp_path: Path, name: str, b
     assert "item" not in vars(torch.Tensor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of_a_block", [False, True])
 def test_a_module_that_compiles_itself_may_have_no_break_either(tmp_path: Path, of_a_block: bool) -> None:
     """``block.compile(fullgraph=True)``, as fully_shard's examples have it: held against the real compiler."""
@@ -181,6 +184,7 @@ def at_last(softmax: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     return softmax.bfloat16()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "copies"), [(then_scaled, 1), (at_last, 0)])
 def test_an_input_written_by_position_is_copied_where_another_write_follows(
     tmp_path: Path, function: Any, copies: int

@@ -38,6 +38,7 @@ def live(session: Session, device: torch.device = GPU) -> int:
     return record.live - record.categories().get("workspace", 0)
 
 
+@pytest.mark.slow
 def test_operands_on_two_devices(session: Session) -> None:
     message = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
     with pytest.raises(RuntimeError, match=message):
@@ -48,6 +49,7 @@ def test_operands_on_two_devices(session: Session) -> None:
         torch.cat([torch.ones(2, device="cuda"), torch.ones(2)])
 
 
+@pytest.mark.slow
 def test_number_on_the_cpu_may_accompany_any_device(session: Session) -> None:
     assert (torch.ones(2, device="cuda") * torch.tensor(3.0)).device == GPU
     assert (torch.tensor(3.0) * torch.ones(2, device="cuda")).device == GPU
@@ -55,6 +57,7 @@ def test_number_on_the_cpu_may_accompany_any_device(session: Session) -> None:
         torch.ones(2) * torch.tensor(3.0, device="cuda")
 
 
+@pytest.mark.slow
 def test_an_array_becomes_a_tensor_in_inference_mode(session: Session) -> None:
     """There `to` is handed over undivided: a picture of a processor that a framework calls so."""
     array = torch.ones(2, 3).numpy()
@@ -105,6 +108,7 @@ def test_views_share_the_storage(session: Session) -> None:
     assert live(session) == before
 
 
+@pytest.mark.slow
 def test_parts_by_unsafe_split_are_parts(session: Session) -> None:
     """``aten.unsafe_split`` gives views, which its schema does not say; GRU and LSTM cells are split by it."""
     whole = torch.randn(2, 12, device="cuda")
@@ -117,6 +121,7 @@ def test_parts_by_unsafe_split_are_parts(session: Session) -> None:
     assert cell.weight_ih.grad is not None
 
 
+@pytest.mark.slow
 def test_a_recurrent_networks_weights_are_laid_into_one_buffer(session: Session) -> None:
     """With a torch that has cuDNN, ``LSTM.to`` asks for it; the real operator would enter the driver."""
     network = torch.nn.LSTM(4, 6, num_layers=2).to("cuda")
@@ -150,6 +155,7 @@ def of_four(session: Session) -> Iterator[None]:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_batch_is_normalized_over_all_ranks(session: Session, of_four: None, dtype: torch.dtype) -> None:
     norm = torch.nn.SyncBatchNorm(6).to("cuda", dtype)
@@ -178,6 +184,7 @@ def test_a_tensor_takes_the_parts_of_all_ranks_whatever_its_shape(session: Sessi
         dist.all_gather_into_tensor(torch.empty(24, device="cuda"), part)
 
 
+@pytest.mark.slow
 def test_ranks_may_send_parts_of_several_sizes(session: Session, of_four: None) -> None:
     """NCCL gathers them one by one: Megatron's layer-wise optimizer has whole weights on each rank."""
     sent = torch.arange(6, device="cuda")
@@ -189,6 +196,7 @@ def test_ranks_may_send_parts_of_several_sizes(session: Session, of_four: None) 
         dist.all_gather([torch.empty(size, dtype=sent.dtype, device="cuda") for size in (5, 6, 6, 6)], sent)
 
 
+@pytest.mark.slow
 def test_what_ranks_are_taken_to_send_is_known_in_a_large_buffer(session: Session, of_four: None) -> None:
     """Megatron's all-gather dispatcher counts the tokens of its experts in the gathered routing map."""
     routed = torch.zeros(4096, 8, dtype=torch.bool, device="cuda")
@@ -198,6 +206,7 @@ def test_what_ranks_are_taken_to_send_is_known_in_a_large_buffer(session: Sessio
     assert whole[:, 3].sum().item() == 4 * 2048
 
 
+@pytest.mark.slow
 def test_an_optimizer_counts_its_steps(session: Session) -> None:
     """In the multi-tensor path too, whose operators write into lists and return nothing."""
     layer = nn.Linear(4, 4).to("cuda")
@@ -208,6 +217,7 @@ def test_an_optimizer_counts_its_steps(session: Session) -> None:
     assert [state["step"].item() for state in optimizer.state.values()] == [3, 3]
 
 
+@pytest.mark.slow
 def test_a_gradient_scaler_takes_its_steps(session: Session) -> None:
     """Whether gradients are finite is assumed, and said."""
     layer = nn.Linear(4, 4).to("cuda")
@@ -225,6 +235,7 @@ def test_a_gradient_scaler_takes_its_steps(session: Session) -> None:
     assert FINITE.en in [one.what for one in session.ledger.entries()]
 
 
+@pytest.mark.slow
 def test_a_number_is_formatted_as_a_real_one(session: Session) -> None:
     assert f"{torch.tensor(1.5, device='cuda'):.3f}|{torch.tensor(3, device='cuda')}" == "1.500|3"
     assert f"expert_{torch.ones(3).cuda().nonzero()[1][0]}" == "expert_1"  # as NllbMoe names its experts
@@ -258,6 +269,7 @@ def test_data_swap_moves_the_parameter_and_frees_its_bytes(session: Session) -> 
     assert live(session) == before
 
 
+@pytest.mark.slow
 def test_data_goes_between_inference_and_other_tensors(session: Session) -> None:
     """As on a device: ZeRO-3 gathers a reward model's weights so, where that is called in inference mode."""
     parameter = nn.Parameter(torch.ones(2, device="cuda"), requires_grad=False)
@@ -279,6 +291,7 @@ def test_data_goes_between_inference_and_other_tensors(session: Session) -> None
     assert (made.device, made.shape) == (HOST, (2, 5))
 
 
+@pytest.mark.slow
 def test_deepcopy_and_pickle(session: Session) -> None:
     parameter = nn.Parameter(torch.ones(4, 4, device="cuda:1"))
     parameter.grad = torch.zeros(4, 4, device="cuda:1")
@@ -310,6 +323,7 @@ def test_deepcopy_and_pickle(session: Session) -> None:
     assert (unknown.shape, unknown.device) == (parameter.shape, parameter.device)
 
 
+@pytest.mark.slow
 def test_saved_and_loaded_again(session: Session) -> None:
     file = io.BytesIO()
     torch.save({"a": torch.arange(3, device="cuda"), "b": torch.empty(2, 3, dtype=torch.bfloat16, device="cuda")}, file)

@@ -314,6 +314,7 @@ def test_undo_leaves_torch_as_it_was() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["cuda:0", "cpu"])
 def test_a_state_is_bytes_on_the_cpu(tmp_path: Path, where: str) -> None:
     """One that ``torch.load(…, map_location=…)`` has put on the GPU is refused, as C++ does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from virtual.forked import output_of, rehearse_all
 from virtual.worlds import of_tensors
 
@@ -28,6 +29,7 @@ for _ in range(2):
 }
 
 
+@pytest.mark.slow
 def test_a_model_is_copied_to_each_accelerator(tmp_path: Path) -> None:
     records = rehearse_all(tmp_path, PROGRAMS, stack="import torch\n")
     trains = records["trains"]

@@ -50,6 +50,7 @@ READ_BY_C = {"pack_padded_sequence"}
 """Their C++ reads a tensor's bytes: a program that does so with data outside a loader can't be rehearsed."""
 
 
+@pytest.mark.slow
 def test_what_pipelines_do_with_data_gives_what_it_gives_for_real(tmp_path: Path) -> None:
     real = dict(outcomes())
     assert [name for name, told in real.items() if isinstance(told, str) and "Error" in told] == []
@@ -59,6 +60,7 @@ def test_what_pipelines_do_with_data_gives_what_it_gives_for_real(tmp_path: Path
     assert {key: (real[key[1]], told) for key, told in found.items() if differ(real[key[1]], told)} == {}
 
 
+@pytest.mark.slow
 def test_batches_of_a_pinning_loader_go_to_the_device(session: Session) -> None:
     rows = [torch.tensor([1, 2, 3]), torch.tensor([4])] * 2
     seen: list[Any] = []
@@ -77,6 +79,7 @@ def test_batches_of_a_pinning_loader_go_to_the_device(session: Session) -> None:
     assert seen == [torch.Tensor] * 2
 
 
+@pytest.mark.slow
 def test_what_a_loader_changes_is_changed_in_the_program(session: Session) -> None:
     row, counts = torch.tensor([1, 2, 3]), torch.zeros(4)
 
@@ -101,6 +104,7 @@ def test_what_is_unknown_stays_virtual_in_a_loader(session: Session) -> None:
     assert session.ledger.entries() == []
 
 
+@pytest.mark.slow
 def test_data_that_is_asked_for_anew_because_it_has_ended_has_enough(session: Session) -> None:
     layer = nn.Linear(4, 1).cuda()
     optimizer = torch.optim.SGD(layer.parameters())
@@ -122,6 +126,7 @@ def test_data_that_is_asked_for_anew_because_it_has_ended_has_enough(session: Se
     assert [len(list(loader)) for _ in range(2)] == [1, 1]  # as a loop over epochs has it, which goes on to its end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "options", "shown"), [(33, {}, [8, 8, 8, 8, 1]), (33, {"drop_last": True}, [8, 8]),
                                                         (34, {}, [8, 8]), (8 * 40 + 1, {}, [8, 8])])  # fmt: skip
 def test_a_last_batch_of_one_row_is_rehearsed_where_it_is_near(
@@ -140,6 +145,7 @@ def test_a_last_batch_of_one_row_is_rehearsed_where_it_is_near(
     assert seen == [shown, [8]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "read"), [(24, 12), (8_000, 2)])
 def test_data_is_read_to_its_end_where_that_costs_little(session: Session, rows: int, read: int) -> None:
     session.life.to_the_end = True
@@ -247,6 +253,7 @@ class Samples:
         return self.rows[index].to(self.moves_to)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("device", "moves_to", "options", "refused"),
     [

@@ -77,6 +77,7 @@ def _counted(record: RankRecord) -> list[str]:
     return [one.what for one in record.left_out if "generate" in one.what]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ALIKE, *MIXED, *UNLIKE])
 def test_the_record_is_that_of_a_run_of_all(records: dict[bool, dict[str, RankRecord]], name: str) -> None:
     counted, every = records[False][name], records[True][name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from virtual.forked import output_of, rehearse_all
 
 from gonogo.evidence.rehearsal.failures import less_data_before
@@ -136,6 +137,7 @@ class StatefulDataLoader(DataLoader):
 """
 
 
+@pytest.mark.slow
 def test_what_comes_after_is_rehearsed_and_what_fails_of_it_is_not_certain(tmp_path: Path) -> None:
     package = tmp_path / "site" / "torchdata" / "stateful_dataloader"
     package.mkdir(parents=True)

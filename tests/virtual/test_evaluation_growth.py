@@ -61,6 +61,7 @@ def _evaluated(folder: Path, keep: Keep, total: int | None = None, rows: Any = N
     return record, device, before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keep", "grows"), [(_logits, 40), (_joined, 40), (_on_cpu, 0), (_losses, 0), (_nothing, 0)])
 def test_memory_that_grows_by_batch_is_counted_for_all(tmp_path: Path, keep: Keep, grows: int) -> None:
     record, device, before = _evaluated(tmp_path, keep)
@@ -72,6 +73,7 @@ def test_memory_that_grows_by_batch_is_counted_for_all(tmp_path: Path, keep: Kee
     assert ["of 40" in one.what for one in record.left_out] == [True]
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_fills_the_device_is_short_of_memory(tmp_path: Path) -> None:
     record, device, _ = _evaluated(tmp_path, _logits, total=128 * MIB)
     assert record.outcome == "out-of-memory"
@@ -80,6 +82,7 @@ def test_an_evaluation_that_fills_the_device_is_short_of_memory(tmp_path: Path) 
     assert not _evaluated(tmp_path / "again", _nothing, total=128 * MIB)[1].shortage
 
 
+@pytest.mark.slow
 def test_where_the_data_has_no_length_it_is_said(tmp_path: Path) -> None:
     record, device, _ = _evaluated(tmp_path, _logits, rows=_Stream())
     assert device.shortage is None

@@ -34,6 +34,7 @@ def on_gpu(*shape: int, grad: bool = False) -> Any:
     return torch.zeros(*shape, device="cuda", dtype=torch.bfloat16, requires_grad=grad)
 
 
+@pytest.mark.slow
 def test_every_name_of_the_real_package_can_be_imported(session: Session) -> None:
     missing = []
     for name, row in json.loads(TABLE.read_text(encoding="utf-8"))["modules"].items():

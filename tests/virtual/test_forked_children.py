@@ -45,6 +45,7 @@ def _said(program: str) -> object:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "expected"),
     [
@@ -91,6 +92,7 @@ def test_a_forked_process_has_the_signals_that_it_would_have(program: str, expec
     assert _said(program) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "start",
     [

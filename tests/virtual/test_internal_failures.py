@@ -143,6 +143,7 @@ OURS: dict[str, tuple[Callable[[], object], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OURS)
 def test_what_is_gonogos_is_told_as_its_limit(name: str, session: Session) -> None:
     call, words = OURS[name]

@@ -83,6 +83,7 @@ def session(truth: dict[str, Any], tmp_path: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _PROGRAMS)
 def test_it_is_what_a_cpu_computes(name: str, truth: dict[str, Any]) -> None:
     names: dict[str, Any] = {"device": "cuda"}
@@ -109,6 +110,7 @@ def test_rows_of_a_collator_know_their_device() -> None:
     assert (padded.shape, str(padded.device)) == ((3, 6), "cuda:1")
 
 
+@pytest.mark.slow
 def test_a_loss_of_jagged_scores_has_gradients() -> None:
     rows = _rows().to("cuda")
     embedding = torch.nn.Embedding(10, 4, device="cuda")
@@ -121,6 +123,7 @@ def test_a_loss_of_jagged_scores_has_gradients() -> None:
     assert (embedding.weight.grad.shape, embedding.weight.grad.device.type) == ((10, 4), "cuda")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_attention_of_jagged_rows_runs_on_the_fused_kernels(dtype: torch.dtype) -> None:
     rows = torch.nested.nested_tensor(
@@ -133,6 +136,7 @@ def test_attention_of_jagged_rows_runs_on_the_fused_kernels(dtype: torch.dtype) 
     assert [tuple(row.shape) for row in rows.grad.unbind()] == [(n, 2, 8) for n in LENGTHS]
 
 
+@pytest.mark.slow
 def test_an_encoder_without_gradients_computes_its_layers() -> None:
     layer = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     encoder = torch.nn.TransformerEncoder(layer, 1).cuda().eval()  # on GPUs its fast path makes strided nested tensors

@@ -71,6 +71,7 @@ TAKEN: dict[str, Case] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AS_ON_THE_CPU)
 def test_words_are_those_of_the_real_kernels(name: str, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError) as real:
@@ -80,6 +81,7 @@ def test_words_are_those_of_the_real_kernels(name: str, tmp_path: Path) -> None:
     assert str(found.value) == str(real.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OF_CUDA)
 def test_what_cuda_alone_refuses(name: str, tmp_path: Path) -> None:
     case, words = OF_CUDA[name]
@@ -119,6 +121,7 @@ def test_autocast_refuses_cross_entropy_of_probabilities(tmp_path: Path) -> None
                 assert nn.BCELoss()(chance, label).dtype == torch.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("accelerator", "has_fp8"), [("A100-80G", False), ("RTX-4090", True), ("H100-80G", True)])
 def test_products_of_8_bit_floats_need_a_newer_gpu(accelerator: str, has_fp8: bool, tmp_path: Path) -> None:
     with virtual_session(tmp_path, name=accelerator):
@@ -130,6 +133,7 @@ def test_products_of_8_bit_floats_need_a_newer_gpu(accelerator: str, has_fp8: bo
                 torch._scaled_mm(a, a.t(), one, one, out_dtype=BF16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("made_for", "drawn_on"), [("cpu", "cuda"), ("cuda", "cpu")])
 def test_a_generator_draws_on_its_own_device_only(made_for: str, drawn_on: str, tmp_path: Path) -> None:
     def draws(device: str) -> list[Callable[[], Any]]:
@@ -150,6 +154,7 @@ def test_a_generator_draws_on_its_own_device_only(made_for: str, drawn_on: str, 
                 draw()
 
 
+@pytest.mark.slow
 def test_norms_that_are_compiled_take_weights_of_another_dtype(tmp_path: Path) -> None:
     with virtual_session(tmp_path):
         norm = torch.compile(nn.LayerNorm(4, device="cuda"))

@@ -291,6 +291,7 @@ assert OpBuilder.load.__module__ == "deepspeed.ops.op_builder.builder"
 """
 
 
+@pytest.mark.slow
 def test_deepspeed_loads_stand_ins() -> None:
     pytest.importorskip("deepspeed")
     result = subprocess.run([sys.executable, "-c", DEEPSPEED], capture_output=True, text=True, check=False)

@@ -72,6 +72,7 @@ def test_of_several_optimizers_each_steps_once_in_an_iteration() -> None:
     assert life.enough
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("held", "idle"), [("others", True), ("its own", False), ("stepped in backward", False)])
 def test_an_optimizer_of_other_tensors_than_the_models_is_idle(tmp_path: Path, held: str, idle: bool) -> None:
     with virtual_session(tmp_path) as session:

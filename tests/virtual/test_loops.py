@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from virtual.forked import output_of, rehearse_all
 
 BEGINNING = """
@@ -64,6 +65,7 @@ assert not isinstance(3, torch.cuda.MemPool)
 }
 
 
+@pytest.mark.slow
 def test_loops_of_any_form(tmp_path: Path) -> None:
     records = rehearse_all(tmp_path, PROGRAMS, stack="import torch\n")
     outcomes = {name: record.outcome for name, record in records.items()}

@@ -76,6 +76,7 @@ def _package(raising: Exception) -> Any:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "raising",
     [OSError("Could not load this library: libtorchcodec.so"), RuntimeError("Couldn't find appropriate backend")],

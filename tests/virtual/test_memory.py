@@ -148,6 +148,7 @@ def test_programs_take_what_they_really_take(tmp_path: Path) -> None:
     assert set(real) == {*PLAIN, *STAGES}
 
 
+@pytest.mark.slow
 def test_adamw_by_hand(tmp_path: Path) -> None:
     record = rehearse(tmp_path, ADAMW)
     (device,) = record.devices

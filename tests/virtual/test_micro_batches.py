@@ -99,6 +99,7 @@ def _counted(record: RankRecord) -> list[str]:
     return [one.what for one in record.left_out if "micro-batches" in one.what]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*ALIKE, *UNLIKE])
 def test_the_record_is_that_of_a_run_of_all(folders: dict[str, dict[str, RankRecord]], name: str) -> None:
     counted, every = folders["count"][name], folders["every"][name]

@@ -57,6 +57,7 @@ def rehearse(folder: Path, program: str, *launch: str, gpus: str = "4xAscend910B
     return json.loads(done.stdout), found | {"log": log}
 
 
+@pytest.mark.slow
 def test_torch_npu_answers_as_on_a_machine_with_npus(tmp_path: Path) -> None:
     report, found = rehearse(
         tmp_path,
@@ -202,6 +203,7 @@ def test_a_trainer_with_zero_3_runs_on_npus(tmp_path: Path) -> None:
     assert rank["device"] == "npu:0"
 
 
+@pytest.mark.slow
 def test_a_program_for_cuda_is_transferred_and_its_mixed_devices_are_found(tmp_path: Path) -> None:
     (tmp_path / "ds.json").write_text(json.dumps(_ZERO | {"zero_optimization": {"stage": 2}}))
     report, found = rehearse(

@@ -47,6 +47,7 @@ def reserved() -> int:
     return torch.cuda.memory_reserved()
 
 
+@pytest.mark.slow
 def test_it_is_found_as_an_installed_package(session: Session) -> None:
     import vllm
 
@@ -62,6 +63,7 @@ def test_it_is_found_as_an_installed_package(session: Session) -> None:
         import vllm.worker.worker
 
 
+@pytest.mark.slow
 def test_an_engine_with_processes_of_its_own_says_what_to_do_outside_of_ray(session: Session, model: str) -> None:
     from vllm import AsyncEngineArgs, AsyncLLMEngine
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -103,6 +105,7 @@ def test_the_release_is_the_newest_that_the_trainer_drives(monkeypatch: pytest.M
     assert package.version_to_stand_for() == (package.NEWEST, False)  # it drives vLLM by itself
 
 
+@pytest.mark.slow
 def test_its_cache_fills_the_share_of_the_card_and_sleep_gives_it_back(session: Session, model: str) -> None:
     before, (_, total) = reserved(), torch.cuda.mem_get_info()
     llm = engine(model, gpu_memory_utilization=0.5, enable_sleep_mode=True, max_num_seqs=16)
@@ -125,6 +128,7 @@ def test_its_cache_fills_the_share_of_the_card_and_sleep_gives_it_back(session: 
     assert generated.by_category["rollout"] > 0.47 * total
 
 
+@pytest.mark.slow
 def test_bitsandbytes_keeps_linear_layers_in_four_bits(session: Session, model: str, tmp_path: Path) -> None:
     whole, packed = (
         engine(model, gpu_memory_utilization=0.1, quantization=how)._engine for how in (None, "bitsandbytes")
@@ -143,6 +147,7 @@ def test_bitsandbytes_keeps_linear_layers_in_four_bits(session: Session, model: 
         engine(str(stored), quantization="bitsandbytes")
 
 
+@pytest.mark.slow
 def test_it_writes_from_nothing_to_the_limit_and_the_text_is_read(session: Session, model: str) -> None:
     from vllm import SamplingParams
 
@@ -164,6 +169,7 @@ def test_it_writes_from_nothing_to_the_limit_and_the_text_is_read(session: Sessi
     assert any("the first has max_tokens" in entry.what for entry in session.ledger.entries())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -176,6 +182,7 @@ def test_it_refuses_in_its_own_words(session: Session, model: str, asked: dict[s
         engine(model, **asked)
 
 
+@pytest.mark.slow
 def test_heads_and_caches_that_do_not_fit(session: Session, model: str, tmp_path: Path) -> None:
     config = json.loads(Path(model, "config.json").read_text())
     odd = tmp_path / "odd"
@@ -198,6 +205,7 @@ def test_heads_and_caches_that_do_not_fit(session: Session, model: str, tmp_path
         weights.load_weights([("model.norm.weight", torch.empty(0))])
 
 
+@pytest.mark.slow
 def test_a_vision_models_parts_have_the_names_that_trainers_give_them(session: Session, tmp_path: Path) -> None:
     """Transformers has ``model.visual``, ms-swift sends ``visual``, and vLLM takes either."""
     published = published_model("Qwen/Qwen2.5-VL-3B-Instruct")
@@ -215,6 +223,7 @@ def test_a_vision_models_parts_have_the_names_that_trainers_give_them(session: S
         known.check_weights([("vision_tower.x", torch.ones(1))])
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_stepped_answers_what_was_added(session: Session, model: str) -> None:
     """As ms-swift drives it: it asks which arguments there are, adds requests, steps, and sleeps in between."""
     from inspect import signature
@@ -252,6 +261,7 @@ def test_an_engine_that_is_stepped_answers_what_was_added(session: Session, mode
     assert reserved() - before < GIB
 
 
+@pytest.mark.slow
 def test_ranks_of_an_engine_agree_on_the_smallest_cache(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     from gonogo.virtual.rollout.ranks import EngineRanks
 
@@ -282,6 +292,7 @@ def test_ranks_of_an_engine_agree_on_the_smallest_cache(session: Session, monkey
     assert sizes != others  # other prompts of the same length
 
 
+@pytest.mark.slow
 def test_generate_of_transformers_writes_words_and_ends(session: Session, model: str) -> None:
     """Rows of nothing but padding, which trainers drop to an empty completion, are what no model writes."""
     from transformers import AutoConfig, AutoModelForCausalLM

@@ -56,6 +56,7 @@ def is_here(name: str, package: Any) -> bool:
     return not rest or rest[0].startswith("__") or rest[0] in package._names.get(module, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", REHEARSED)
 def test_what_a_rehearsed_trainer_needs_is_here(trainer: str, stood_in: Any) -> None:
     missing = [name for name in of_vllm(trainer) if not is_here(name, stood_in)]

@@ -29,6 +29,7 @@ def generate(**asked: Any) -> Any:
     return requests.post(f"{SGLANG}/generate", json=asked, timeout=5)
 
 
+@pytest.mark.slow
 def test_sglang_writes_with_the_tokens_of_the_prompts(session: Session) -> None:
     sampling = {"temperature": 0.8, "max_new_tokens": 8, "stop_token_ids": [2]}
     first, second, *others = generate(
@@ -47,6 +48,7 @@ def test_sglang_writes_with_the_tokens_of_the_prompts(session: Session) -> None:
     assert alone["meta_info"]["prompt_tokens"] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
@@ -66,6 +68,7 @@ def test_sglang_refuses_in_its_own_words(session: Session, asked: dict[str, Any]
         answer.raise_for_status()
 
 
+@pytest.mark.slow
 def test_sglang_reads_weights_from_disk_and_needs_no_vllm(session: Session) -> None:
     import requests
 
@@ -77,6 +80,7 @@ def test_sglang_reads_weights_from_disk_and_needs_no_vllm(session: Session) -> N
     assert not any("vLLM" in what for what in told)
 
 
+@pytest.mark.slow
 def test_what_sglang_is_not_known_to_take_is_no_verdict(session: Session) -> None:
     with pytest.raises(UnsupportedOperator, match="best"):
         generate(input_ids=[[5, 6]], sampling_params={"best": 1})
@@ -99,6 +103,7 @@ def communicator() -> Any:
     return PyNcclCommunicator(device=0)
 
 
+@pytest.mark.slow
 def test_a_request_that_waits_for_its_own_thread_is_never_answered(session: Session) -> None:
     import torch
 
@@ -120,6 +125,7 @@ def test_a_request_that_waits_for_its_own_thread_is_never_answered(session: Sess
         group.broadcast(torch.ones(4, device="cuda"))
 
 
+@pytest.mark.slow
 def test_a_server_that_answers_at_once_has_to_be_sent_what_it_was_told(session: Session) -> None:
     import torch
 
@@ -140,6 +146,7 @@ def test_a_server_that_answers_at_once_has_to_be_sent_what_it_was_told(session: 
         post("/update_named_param")
 
 
+@pytest.mark.slow
 def test_a_group_that_the_server_was_not_asked_to_join(session: Session) -> None:
     communicator()
     with pytest.raises(RuntimeError, match="not asked to join"):

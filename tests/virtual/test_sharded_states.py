@@ -69,6 +69,7 @@ with torch.no_grad():
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_one_ranks_shards_are_drawn_trained_saved_and_loaded(tmp_path: Path) -> None:
     programs = {name: BEGINNING + f"name = {name!r}" + program + STEPS_AND_SAVE for name, program in PROGRAMS.items()}

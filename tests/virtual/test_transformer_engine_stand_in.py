@@ -156,6 +156,7 @@ def peak_of(run: Any) -> int:
     return peak
 
 
+@pytest.mark.slow
 def test_it_is_found_only_where_the_package_asks_for_it(tex: Any) -> None:
     assert "NVTE_PROJECT_BUILDING" not in os.environ
     assert tex.DType.kBFloat16 == 6

@@ -38,18 +38,21 @@ def _trained(folder: Path, own: int, other: int, width: int = 4) -> tuple[int, A
         return session.life.step, session.record("completed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("own", "other"), [(46, 43), (40, 45), (12, 11)])
 def test_ranks_that_end_apart_go_on_to_the_end(tmp_path: Path, own: int, other: int) -> None:
     steps, _ = _trained(tmp_path, own, other)
     assert steps == own
 
 
+@pytest.mark.slow
 def test_ranks_that_have_as_many_stop_after_their_steps(tmp_path: Path) -> None:
     steps, record = _trained(tmp_path, 46, 46)
     assert steps == 2
     assert not record.left_out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "far"), [(4, "next 64"), (2 << 20, "next 8")])
 def test_how_far_was_looked_is_said(tmp_path: Path, width: int, far: str) -> None:
     steps, record = _trained(tmp_path, 300, 300, width)

@@ -30,6 +30,7 @@ def assumed(session: Session) -> list[str]:
     return [entry.what for entry in session.ledger.entries()]
 
 
+@pytest.mark.slow
 def test_values_go_through_views_writes_and_devices(session: Session) -> None:
     tensor = torch.arange(12).reshape(3, 4)
     tensor[1] = 0
@@ -42,6 +43,7 @@ def test_values_go_through_views_writes_and_devices(session: Session) -> None:
     assert assumed(session) == []
 
 
+@pytest.mark.slow
 def test_large_storage_of_one_number_is_known_until_part_of_it_is_written(session: Session) -> None:
     ones = torch.ones(1 << 30, device="cuda")
     assert bool((ones == 1).all())
@@ -52,6 +54,7 @@ def test_large_storage_of_one_number_is_known_until_part_of_it_is_written(sessio
     assert assumed(session) == ["an unknown number: 16 in one step, 1/16 in the next"]
 
 
+@pytest.mark.slow
 def test_large_storages_of_one_number_keep_their_shape(session: Session) -> None:
     large = torch.empty(3000, 3000).normal_()
     close = torch.isclose(large, large.mT) & torch.isfinite(large)
@@ -59,6 +62,7 @@ def test_large_storages_of_one_number_keep_their_shape(session: Session) -> None
     assert (torch.ones(3000, 3000) * 2).mT[7].sum().item() == 6000
 
 
+@pytest.mark.slow
 def test_unknown_write_makes_every_view_unknown(session: Session) -> None:
     base = torch.zeros(4, device="cuda")
     view = base[2:]
@@ -67,6 +71,7 @@ def test_unknown_write_makes_every_view_unknown(session: Session) -> None:
     assert len(assumed(session)) == 1
 
 
+@pytest.mark.slow
 def test_masks_select_exactly_where_they_are_known(session: Session) -> None:
     mask = torch.tensor([True, False, True, False], device="cuda")
     values = unknown(4, 3)
@@ -78,6 +83,7 @@ def test_masks_select_exactly_where_they_are_known(session: Session) -> None:
     assert assumed(session) == []
 
 
+@pytest.mark.slow
 def test_unknown_mask_selects_everything_and_that_is_recorded(session: Session) -> None:
     values = unknown(4, 3)
     assert values[values > 0].shape == (12,)
@@ -86,6 +92,7 @@ def test_unknown_mask_selects_everything_and_that_is_recorded(session: Session) 
     assert entry.where.startswith(__file__)
 
 
+@pytest.mark.slow
 def test_unknown_values_are_finite(session: Session) -> None:
     values = unknown(4)
     assert not values.isnan().any()
@@ -95,6 +102,7 @@ def test_unknown_values_are_finite(session: Session) -> None:
     assert set(assumed(session)) == {"values are finite (no NaN, no infinity)"}
 
 
+@pytest.mark.slow
 def test_false_decides_a_conjunction_and_true_a_disjunction(session: Session) -> None:
     open_condition = unknown(3) > 0
     false, true = torch.zeros(3, dtype=torch.bool, device="cuda"), torch.ones((), dtype=torch.bool, device="cuda")
@@ -112,6 +120,7 @@ def test_false_decides_a_conjunction_and_true_a_disjunction(session: Session) ->
     assert len(assumed(session)) == 2
 
 
+@pytest.mark.slow
 def test_norm_is_not_negative(session: Session) -> None:
     norm = torch.linalg.vector_norm(unknown(100))
     total = torch.stack([norm, norm]).norm()
@@ -121,6 +130,7 @@ def test_norm_is_not_negative(session: Session) -> None:
     assert assumed(session) == ["an unknown number: 16 in one step, 1/16 in the next"]
 
 
+@pytest.mark.slow
 def test_open_condition_goes_one_way_in_one_step_and_the_other_in_the_next(session: Session) -> None:
     answers = []
     for step in range(4):
@@ -130,6 +140,7 @@ def test_open_condition_goes_one_way_in_one_step_and_the_other_in_the_next(sessi
     assert session.ledger.entries()[0].count == 4
 
 
+@pytest.mark.slow
 def test_while_on_an_unknown_condition_ends(session: Session) -> None:
     rounds = 0
     while bool(unknown(1).sum() > 0) and rounds < 1000:
@@ -137,12 +148,14 @@ def test_while_on_an_unknown_condition_ends(session: Session) -> None:
     assert 0 < rounds < 1000
 
 
+@pytest.mark.slow
 def test_choices_among_unknown_scores_are_valid_and_spread(session: Session) -> None:
     _, experts = torch.topk(unknown(6, 4), 2, dim=-1)
     assert torch.bincount(experts.flatten(), minlength=4).cpu().tolist() == [3, 3, 3, 3]
     assert "choices among unknown scores are evenly spread" in assumed(session)
 
 
+@pytest.mark.slow
 def test_what_is_computed_of_a_choice_is_known_to_be_one(session: Session) -> None:
     _, chosen = torch.topk(unknown(6, 4), 2, dim=-1)
     for derived in (
@@ -161,6 +174,7 @@ def test_what_is_computed_of_a_choice_is_known_to_be_one(session: Session) -> No
     assert any(what.startswith("an unknown number") for what in assumed(session))
 
 
+@pytest.mark.slow
 def test_real_tensor_beside_a_virtual_one(session: Session) -> None:
     with private.modes_off():
         real = torch.tensor([1.0, 2.0, 3.0])
@@ -172,6 +186,7 @@ def test_real_tensor_beside_a_virtual_one(session: Session) -> None:
     assert assumed(session) == []
 
 
+@pytest.mark.slow
 def test_real_tensor_into_which_something_unknown_was_written(session: Session) -> None:
     with private.modes_off():
         real = torch.zeros(3)
@@ -181,6 +196,7 @@ def test_real_tensor_into_which_something_unknown_was_written(session: Session) 
     assert assumed(session) == ["a condition on unknown values: true in one step, false in the next"]
 
 
+@pytest.mark.slow
 def test_batches_are_virtual_and_their_values_known(session: Session) -> None:
     with private.modes_off():
         data = [{"ids": torch.tensor([i, i + 1])} for i in range(4)]
@@ -191,6 +207,7 @@ def test_batches_are_virtual_and_their_values_known(session: Session) -> None:
     assert assumed(session) == []
 
 
+@pytest.mark.slow
 def test_kernel_that_the_cpu_lacks_leaves_its_result_unknown(session: Session) -> None:
     heads = torch.ones(1, 1, 4, 8, device="cuda", dtype=torch.bfloat16)
     out = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)

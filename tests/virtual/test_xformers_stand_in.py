@@ -26,6 +26,7 @@ def on_gpu(*shape: int, dtype: Any = torch.bfloat16, grad: bool = True) -> Any:
     return torch.zeros(*shape, device="cuda", dtype=dtype, requires_grad=grad)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("shape", [(2, 16, 4, 32), (2, 16, 32), (2, 16, 2, 2, 32)])
 def test_dense_attention_has_gradients_in_every_form(session: Session, dtype: Any, shape: tuple[int, ...]) -> None:
