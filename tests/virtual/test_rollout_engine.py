@@ -33,6 +33,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
+    # What it imports within a session would keep the session's safe_open for the tests that follow in this process.
+    import transformers.modeling_utils  # noqa: F401
+
     with virtual_session(tmp_path) as session:
         yield session
 
