@@ -220,17 +220,8 @@ def test_temporary_files_in_memory(needs: Needs, name: str) -> None:
     assert (answer["means"], answer["status"], answer["why"]) == ("namespaces", 0, []), answer
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("root")
-def test_what_was_deleted_in_a_rebuilt_folder_stays_deleted(needs: Needs, tmp_path: Path) -> None:
-    """A folder in which something is mounted is rebuilt entry by entry."""
-    needs("namespaces", "self")
-    project = tmp_path / "project"
-    for folder in ("mounted", "folder"):
-        (project / folder).mkdir(parents=True)
-    (project / "folder" / "inner").write_text("mine\n")
-    (project / "file").write_text("mine\n")
-    (project / "kept").write_text("mine\n")
+def in_worlds(tmp_path: Path, project: Path, *scripts: str) -> subprocess.CompletedProcess[str]:
+    """Run scripts in worlds of which each is above the one before, with something mounted in the project."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     code = (
@@ -243,19 +234,48 @@ def test_what_was_deleted_in_a_rebuilt_folder_stays_deleted(needs: Needs, tmp_pa
         "        subprocess.run(world.command(['bash', '-c', script]), env=environment, cwd=sys.argv[2])\n"
         "        below.append(world.tree)\n"
     )
-    scripts = (
-        "rm file; rm -r folder/*; echo new > folder/new; echo new > added; echo x > mounted/one; mkdir more",
-        "ls; ls folder mounted; rm added; echo two > file",
-        "echo third; ls; cat file kept; cat mounted/one",
-    )
-    done = subprocess.run(
+    return subprocess.run(
         ["unshare", "-m", "bash", "-ec", f'mount -t tmpfs none "{project}/mounted"; exec "$@"', "bash", sys.executable,
          "-c", code, str(scratch), str(project), *scripts],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCES), str(HERE)]), FORCED: "namespaces"},
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("root")
+def test_what_was_deleted_in_a_rebuilt_folder_stays_deleted(needs: Needs, tmp_path: Path) -> None:
+    """A folder in which something is mounted is rebuilt entry by entry."""
+    needs("namespaces", "self")
+    project = tmp_path / "project"
+    for folder in ("mounted", "folder"):
+        (project / folder).mkdir(parents=True)
+    (project / "folder" / "inner").write_text("mine\n")
+    (project / "file").write_text("mine\n")
+    (project / "kept").write_text("mine\n")
+    scripts = (
+        "rm file; rm -r folder/*; echo new > folder/new; echo new > added; echo x > mounted/one; mkdir more",
+        "ls; ls folder mounted; rm added; echo two > file",
+        "echo third; ls; cat file kept; cat mounted/one",
+    )
+    done = in_worlds(tmp_path, project, *scripts)
     assert done.stdout.split() == [
         "added", "folder", "kept", "more", "mounted", "folder:", "new", "mounted:", "one",
         "third", "file", "folder", "kept", "more", "mounted", "two", "mine", "x",
     ], done.stderr  # fmt: skip
     assert sorted(os.listdir(project)) == ["file", "folder", "kept", "mounted"]
+
+
+@pytest.mark.usefixtures("root")
+def test_a_large_rebuilt_folder_is_seen_by_later_worlds_too(needs: Needs, tmp_path: Path) -> None:
+    """Its folders are shown for reading only, in each world as they really are."""
+    needs("namespaces", "self")
+    project = tmp_path / "project"
+    for folder in ("mounted", "folder"):
+        (project / folder).mkdir(parents=True)
+    (project / "folder" / "inner").write_text("mine\n")
+    for number in range(600):
+        (project / f"file{number}").touch()
+    look = "cat folder/inner; echo x > folder/new || echo refused"
+    done = in_worlds(tmp_path, project, look, look)
+    assert done.stdout.split() == ["mine", "refused"] * 2, done.stderr

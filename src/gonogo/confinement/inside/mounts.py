@@ -135,7 +135,8 @@ class FileTree:
         elif stat.S_ISDIR(state.st_mode):
             if for_reading:
                 os.makedirs(target, exist_ok=True)
-                self._for_reading(source, target)
+                # An earlier world's tree has only the place where the folder was mounted.
+                self._for_reading(shown if os.path.isdir(shown) else source, target)
             else:
                 self._folder(shown)
         elif shown in self._hidden:  # a credential is not to be copied: it is blanked afterwards
