@@ -24,7 +24,7 @@ def test_texts_name_only_what_their_expression_has(hazard: ArgumentHazard) -> No
             assert set(re.findall(r"\{(\w+)\}", text)) <= set(names)
 
 
-@pytest.mark.parametrize("text", ["print(1)", "a if b else c", "a.b", "[a]", "a <"])
+@pytest.mark.parametrize("text", ["print(1)", "a if b else c", "a.b", "[a]", "a <", "a < b < c"])
 def test_an_expression_of_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         read_expression(text)

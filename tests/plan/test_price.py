@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 from plan.facts import model_in
 
+from gonogo.evidence.environment.hardware import MATMUL_SHARE, Machine, find_accelerator
 from gonogo.finding import Report, Verdict
 from gonogo.finding.errors import UserError
 from gonogo.finding.planned import Model, Plan, StrategySummary
 from gonogo.finding.text import Text
 from gonogo.report import FORMATS, render
-from gonogo.trials.plan.price import FASTEST, SLOWEST, priced, read_price, tokens_of
+from gonogo.trials.plan.answer import uncovered
+from gonogo.trials.plan.price import SLOWEST, priced, read_price, tokens_of
+from gonogo.trials.plan.request import PlanRequest
 
 
 def table(tmp_path: Path, text: str) -> Path:
@@ -57,22 +60,26 @@ def test_tokens() -> None:
             tokens_of(wrong)
 
 
-def test_hours_and_cost_are_a_range_in_every_format(tmp_path: Path) -> None:
+def a_plan(accelerator: str) -> Plan:
+    """16 GPUs that train 1,000 tokens a second each."""
     strategy = StrategySummary(
         strategy="ZeRO-2", zero_stage=2, offload_optimizer="none", offload_parameters="none", small_buckets=False,
         gradient_checkpointing=False, micro_batch=1, gradient_accumulation=8, source="rehearsed",
         allocated_bytes=1, reserved_bytes=1, band=0.03, host_bytes_of_node=0, nvme_bytes_of_node=0, by_category={},
         seconds_of_step=1.0, tokens_per_second_per_gpu=1000.0, limit="compute", limit_said=Text("c", "c"), why=(),
     )  # fmt: skip
-    plan = Plan(
-        model=Model("m", "M", 1, 1, 1), accelerator="H100-80G", gpus=8, nodes=2, capacity_bytes=1,
+    return Plan(
+        model=Model("m", "M", 1, 1, 1), accelerator=accelerator, gpus=8, nodes=2, capacity_bytes=1,
         host_memory_bytes=None, seq_len=1, tune="full", global_batch=1, fitting=(strategy,), too_large=(), seconds=1.0,
     )  # fmt: skip
+
+
+def test_hours_and_cost_are_a_range_in_every_format(tmp_path: Path) -> None:
     price = read_price(table(tmp_path, "currency: USD\nH100-80G: [2, 4]\n"), None, "H100-80G")
-    plan = priced(plan, price, 16 * 1000 * 3600 * 10)
+    plan = priced(a_plan("H100-80G"), price, 16 * 1000 * 3600 * 10)
     (cost,) = plan.costs
-    assert (cost.hours_at_least, cost.hours_at_most) == (10 * FASTEST, 10 * SLOWEST)
-    assert (cost.cost_at_least, cost.cost_at_most) == (10 * FASTEST * 16 * 2, 10 * SLOWEST * 16 * 4)
+    assert (cost.hours_at_least, cost.hours_at_most) == (10 * MATMUL_SHARE, 10 * SLOWEST)
+    assert (cost.cost_at_least, cost.cost_at_most) == (10 * MATMUL_SHARE * 16 * 2, 10 * SLOWEST * 16 * 4)
     report = Report(command="plan", verdict=Verdict.GO, plan=plan)
     for format_name in set(FORMATS) - {"github", "junit", "sarif"}:
         for language in ("en", "zh"):
@@ -95,3 +102,12 @@ def test_the_command_says_what_is_wrong_with_prices(tmp_path: Path) -> None:
         assert done.returncode == 2
         assert said in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("gpu", "share"), [("H100-80G", 0.6), ("B200", 0.45)])
+def test_the_least_time_is_by_what_the_gpu_is_taken_to_reach(tmp_path: Path, gpu: str, share: float) -> None:
+    price = read_price(table(tmp_path, f"currency: USD\n{gpu}: 2\n"), None, gpu)
+    (cost,) = priced(a_plan(gpu), price, 16 * 1000 * 3600 * 10).costs
+    assert cost.hours_at_least == pytest.approx(10 * share)
+    request = PlanRequest(tmp_path, "m", Machine(find_accelerator(gpu), 8), 4096)
+    assert any(f"{share:.0%} of matmul FLOP/s" in one.why.en for one in uncovered([], request))

@@ -22,7 +22,6 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -101,10 +100,10 @@ class ArgumentHazard(LoggedHazard):
         for key in ("program", "arguments"):
             if not hasattr(self, key):
                 page.refuse(key, translated("is missing: write it into the head"))
-
-    @cached_property
-    def _rules(self) -> list[tuple[RefusedArguments, ast.expr, tuple[str, ...]]]:
-        return [(rule, *read_expression(rule.when)) for rule in self.arguments]
+        try:
+            self._rules = [(rule, *read_expression(rule.when)) for rule in self.arguments]
+        except ValueError as error:
+            page.refuse("arguments.when", Text(str(error), str(error)))
 
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """The first of the combinations that the command has."""
@@ -134,6 +133,8 @@ def read_expression(text: str) -> tuple[ast.expr, tuple[str, ...]]:
     for node in ast.walk(found):
         if not isinstance(node, _READ):
             raise ValueError(f"{text}: {type(node).__name__} can't be decided")
+        if isinstance(node, ast.Compare) and len(node.ops) > 1:
+            raise ValueError(f"{text}: one comparison at a time: a < b and b < c")
     named = sorted((node for node in ast.walk(found) if isinstance(node, ast.Name)), key=lambda node: node.col_offset)
     return found, tuple(dict.fromkeys(node.id for node in named))
 
@@ -245,7 +246,7 @@ def _number(values: _Values, node: ast.expr) -> Any:
         if isinstance(node.op, ast.Mod | ast.FloorDiv) and not right:
             return None
         return _ARITHMETIC[type(node.op)](left, right)
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+    if isinstance(node, ast.Compare):
         left, right = _number(values, node.left), _number(values, node.comparators[0])
         if left is None or right is None or isinstance(left, str) is not isinstance(right, str):
             return None

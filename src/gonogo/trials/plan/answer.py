@@ -101,6 +101,8 @@ def _skipped_items(plan: PlanResult) -> list[Skipped]:
 
 def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> list[Skipped]:
     """What no plan covers, and the strategies whose rehearsal came to no figures."""
+    speed = request.machine.accelerator.speed
+    assert speed is not None
     skipped = [
         *not_rehearsed(request),
         Skipped(
@@ -108,7 +110,7 @@ def uncovered(failed: Sequence[tuple[Choice, str]], request: PlanRequest) -> lis
             translated(
                 "roofline estimates ({matmul:.0%} of matmul FLOP/s, {memory:.0%} of memory bandwidth, "
                 "{link:.0%} of link bandwidth), for ranking only"
-            ).format(matmul=roofline.MATMUL_SHARE, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
+            ).format(matmul=speed.matmul_share, memory=roofline.MEMORY_SHARE, link=roofline.LINK_SHARE),
         ),
     ]
     for choice, message in failed:

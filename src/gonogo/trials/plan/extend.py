@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import msgspec
 
 from gonogo.evidence.rehearsal.work import PhaseWork
-from gonogo.trials.plan.roofline import LAUNCH_SECONDS, OPERATOR_SECONDS
 from gonogo.virtual.measuring.jobs import Measured, PhasePeak
+from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS, OPERATOR_SECONDS
 
 _SAMPLE_PHASES = {"forward", "backward", "score"}
 """Phases in which activations, and what is temporary beside them, grow with the micro-batch."""

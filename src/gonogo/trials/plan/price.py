@@ -15,10 +15,7 @@ from gonogo.evidence.environment.instances import rented
 from gonogo.evidence.source_file import SourceFile
 from gonogo.finding import Text, planned, translated
 from gonogo.finding.errors import UserError
-from gonogo.trials.plan.roofline import MATMUL_SHARE
 
-FASTEST = MATMUL_SHARE
-"""Of the estimated time: what it would take if the machine did all that its maker states."""
 SLOWEST = 2.0
 """Of the estimated time: half the speed, for data loading, Python and the network, which the roofline leaves out."""
 _TOKENS = 1_000_000_000
@@ -82,13 +79,19 @@ def read_price(path: Path, gpus: str | None, accelerator: str) -> Price:
     )
 
 
-def costs(price: Price, tokens: int, choices: Sequence[planned.StrategySummary], gpus: int) -> tuple[planned.Cost, ...]:
-    """Hours and money of training on so many tokens, for each strategy; ``gpus`` of all nodes, if it says no other."""
+def costs(
+    price: Price, tokens: int, choices: Sequence[planned.StrategySummary], gpus: int, fastest: float
+) -> tuple[planned.Cost, ...]:
+    """Hours and money of training on so many tokens, for each strategy.
+
+    ``gpus``: of all nodes, if a strategy names no other number; ``fastest``: the share of the estimated time that it
+    takes a machine that does all that its maker states.
+    """
     found = []
     for choice in choices:
         count = choice.gpus * choice.nodes if isinstance(choice, planned.SolutionSummary) else gpus
         hours = tokens / (choice.tokens_per_second_per_gpu * count) / 3600
-        fast, slow = hours * FASTEST, hours * SLOWEST
+        fast, slow = hours * fastest, hours * SLOWEST
         found.append(
             planned.Cost(
                 choice.strategy,
@@ -104,9 +107,10 @@ def costs(price: Price, tokens: int, choices: Sequence[planned.StrategySummary],
 
 def priced(plan: planned.Plan, price: Price, tokens: int) -> planned.Plan:
     """The plan with what its strategies cost."""
-    return msgspec.structs.replace(
-        plan, tokens=tokens, currency=price.currency, costs=costs(price, tokens, plan.fitting, plan.gpus * plan.nodes)
-    )
+    speed = find_accelerator(plan.accelerator).speed
+    assert speed is not None
+    found = costs(price, tokens, plan.fitting, plan.gpus * plan.nodes, speed.matmul_share)
+    return msgspec.structs.replace(plan, tokens=tokens, currency=price.currency, costs=found)
 
 
 def _range(path: Path, name: str, value: Any) -> tuple[float, float]:

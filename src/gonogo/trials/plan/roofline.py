@@ -11,10 +11,7 @@ import msgspec
 
 from gonogo.evidence.environment.hardware import Speed
 from gonogo.evidence.rehearsal.work import read_collective_key
-from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS as LAUNCH_SECONDS
-from gonogo.virtual.tracing.operator_time import MATMUL_SHARE as MATMUL_SHARE
 from gonogo.virtual.tracing.operator_time import MEMORY_SHARE as MEMORY_SHARE
-from gonogo.virtual.tracing.operator_time import OPERATOR_SECONDS as OPERATOR_SECONDS
 
 LINK_SHARE = 0.7
 """Of the stated link bandwidth, as all_reduce_bench reaches it on large payloads (ml-engineering, network)."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from gonogo.evidence.environment.hardware import Speed
 
-MATMUL_SHARE = 0.6
-"""Of the stated matrix FLOP/s: large 16-bit products reach 60 to 75 % on A100 and H100
-(https://github.com/stas00/ml-engineering, compute/accelerator, "Maximum Achievable Matmul FLOPS")."""
 MEMORY_SHARE = 0.8
 """Of the stated device memory bandwidth, as stream benchmarks reach it."""
 LAUNCH_SECONDS = 4e-6

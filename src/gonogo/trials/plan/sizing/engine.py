@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from gonogo.evidence.environment.hardware import Speed
 from gonogo.trials.plan.request import PlanRequest
-from gonogo.trials.plan.roofline import LAUNCH_SECONDS, LINK_SHARE, MEMORY_SHARE, NETWORK_BYTES
+from gonogo.trials.plan.roofline import LINK_SHARE, MEMORY_SHARE, NETWORK_BYTES
 from gonogo.trials.plan.sizing.engine_layouts import served
 from gonogo.trials.plan.strategy import Strategy
 from gonogo.trials.plan.task.rollout import EngineMemory, memory_of
 from gonogo.virtual.measuring.jobs import EngineFacts, Facts
+from gonogo.virtual.tracing.operator_time import LAUNCH_SECONDS
 
 _KERNELS_OF_LAYER = 10
 """Norms, projections, rotation, attention, activation: launched one by one, or replayed as a graph."""
