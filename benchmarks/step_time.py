@@ -150,6 +150,13 @@ def halves(found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     return [row for row in found if row.fitted], [row for row in found if not row.fitted]
 
 
+def by_source(found: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """SimuMax's, whose own table of shapes tells what products reach on a B200, and those of others."""
+    return [row for row in found if row.name.startswith("SimuMax")], [
+        row for row in found if not row.name.startswith("SimuMax")
+    ]
+
+
 def median(found: Sequence[Row]) -> float:
     """Of the errors without their signs."""
     return statistics.median(abs(row.error) for row in found)
@@ -181,16 +188,21 @@ def table(found: Sequence[Row], language: str) -> str:
     """Errors of the half that nothing was fitted to, and each row."""
     _, judged = halves(found)
     names = {row.name for row in judged}
+    of_shapes, others = by_source(judged)
     right, of = ordered(found)
     words = {
         "en": ("rows left out of the fit", "median \\|error\\|", "rows fitted to", "pairs in the published order",
-               "row", "published, s", "predicted, s", "error", "fitted to", "yes", ""),
+               "row", "published, s", "predicted, s", "error", "fitted to", "yes", "",
+               "of them SimuMax's, on B200", "of them others'"),
         "zh": ("未参与拟合的行", "误差绝对值的中位数", "参与拟合的行", "与公布次序一致的配对",
-               "配方", "公布值（秒）", "预测值（秒）", "误差", "参与拟合", "是", ""),
+               "配方", "公布值（秒）", "预测值（秒）", "误差", "参与拟合", "是", "",
+               "其中 SimuMax（B200）", "其中其他来源"),
     }[language]  # fmt: skip
     head = [
-        f"| {words[0]} | {words[1]} | {words[2]} | {words[1]} | {words[3]} |", "| ---: | ---: | ---: | ---: | ---: |",
-        f"| {len(judged)} | {median(judged):.1f} % | {len(found) - len(judged)} | {median(halves(found)[0]):.1f} % "
+        f"| {words[0]} | {words[1]} | {words[11]} | {words[12]} | {words[2]} | {words[1]} | {words[3]} |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"| {len(judged)} | {median(judged):.1f} % | {len(of_shapes)}: {median(of_shapes):.1f} % "
+        f"| {len(others)}: {median(others):.1f} % | {len(found) - len(judged)} | {median(halves(found)[0]):.1f} % "
         f"| {right} / {of} |",
     ]  # fmt: skip
     body = [f"| {words[4]} | {words[5]} | {words[6]} | {words[7]} | {words[8]} |", "| --- | ---: | ---: | ---: | --- |"]
@@ -226,6 +238,8 @@ def main() -> int:
     _, judged = halves(found)
     right, of = ordered(found)
     print(f"rows left out of the fit: {len(judged)}, median error {median(judged):.1f} %; pairs in order {right}/{of}")
+    for name, of_source in zip(("SimuMax's", "others'"), by_source(judged), strict=True):
+        print(f"of them {name}: {len(of_source)}, median error {median(of_source):.1f} %")
     if asked.write:
         write(found)
     return 0
