@@ -70,7 +70,9 @@ def _cut_in(stopped: CodePlace) -> Answer:
     read = list(dict.fromkeys(_READ.findall(code)))[-1:]
     release = f"{stopped.package} {stopped.release}".strip()
     return Answer(
-        because=translated("`{code}` raised what the log was cut before").format(code=code or stopped.function),
+        because=translated("`{code}` raised an error that the log was cut off before").format(
+            code=code or stopped.function
+        ),
         at=_place_of_code(stopped),
         change=translated("{look}paste the line after it, which names the error{other}").format(
             look=Text(

@@ -103,13 +103,13 @@ def _of_allowed_value(raised: RaisedException) -> Told:
         )
     return (
         translated(
-            "'{value}' is one of the values that the message allows for {name}: the check that refuses it tests more "
-            "than the value (whether this is the main process, rank 0, or a package that is there), and has no branch "
-            "for this process"
+            "'{value}' is one of the values that the message allows for {name}: the check that rejects it tests "
+            "more than the value (the main process, rank 0, or an installed package) and has no branch for this "
+            "process"
         ).format(name=name, value=value),
         translated(
-            "read the condition above the raise: it is a defect of that release if other ranks fail and the main "
-            "process does not; take a later or earlier one, or run with one process to see"
+            "read the condition above the raise: it is a bug in that release if other ranks fail but the main "
+            "process does not; use a later or earlier one, or run with one process to check"
         ),
     )
 
@@ -123,8 +123,8 @@ def _of_registry(raised: RaisedException) -> Told:
                 "not imported, or its import failed and was passed over (an optional package that is not installed)"
             ).format(kind=found["kind"].strip().lower(), name=found["name"]),
             translated(
-                "import the module that defines {name} by hand in this environment: its ImportError names the package "
-                "to install; else take a release that has it"
+                "import the module that defines {name} by hand in this environment: its ImportError names the "
+                "package to install; otherwise use a release that has it"
             ).format(name=found["name"]),
         )
     if found := _NOT_THERE.search(text):
@@ -133,7 +133,7 @@ def _of_registry(raised: RaisedException) -> Told:
             translated(
                 "the installed {package} knows no {kind} {name}: it is of a later release, or spelt otherwise"
             ).format(package=package or translated("framework"), kind=found["kind"].lower(), name=found["name"]),
-            translated("upgrade {package}, or take a name that this release lists").format(
+            translated("upgrade {package}, or use a name that this release lists").format(
                 package=package or translated("it")
             ),
         )
@@ -148,9 +148,9 @@ def _of_zip(raised: RaisedException) -> Told:
     if re.search(r"lr_sched|scheduler", place):
         return (
             translated(
-                "the scheduler has another number of learning rates than the optimizer has parameter groups: a group "
-                "was dropped or added between (with LoRA the group without weight decay is empty, and an engine drops "
-                "empty groups)"
+                "the scheduler has a different number of learning rates than the optimizer has parameter groups: "
+                "a group was dropped or added in between (with LoRA the group without weight decay is empty, and "
+                "an engine drops empty groups)"
             ),
             translated(
                 "give the optimizer no empty parameter group (build it from groups that have parameters, or "
@@ -159,7 +159,7 @@ def _of_zip(raised: RaisedException) -> Told:
         )
     return (
         translated(
-            "two lists that are walked together (zip with strict=True) are not of the same length: argument {one} is "
+            "two lists that are iterated together (zip with strict=True) differ in length: argument {one} is "
             "{how} than argument {other}"
         ).format(
             one=found.group(1),
@@ -178,7 +178,7 @@ def _of_empty_range(raised: RaisedException) -> Told:
         return None, None
     low, least, high, most = found.groups()
     because = translated(
-        "no value lies between {low}={least} and {high}={most}: {high} has to be at least {low}, and is fewer"
+        "no value lies between {low}={least} and {high}={most}: {high} has to be at least {low}, but is less"
     ).format(low=low, least=least, high=high, most=most)
     if "micro-batch" in text.lower() or "microbatch" in text.lower():
         return (
@@ -201,8 +201,8 @@ def _of_autograd_argument(raised: RaisedException) -> Told:
             "{type}, which is no tensor"
         ).format(type=found.group(1)),
         translated(
-            "switch recomputation off for this part (full recomputation to selective), or do without what makes "
-            "{type}; a release that binds it in a closure, not as an argument, has no such failure"
+            "turn recomputation off for this part (selective instead of full), or avoid what creates {type}; a "
+            "release that binds it in a closure, not as an argument, does not fail"
         ).format(type=found.group(1)),
     )
 
@@ -213,8 +213,8 @@ def _of_parameters_of_none(raised: RaisedException) -> Told:
         return None, None
     return (
         translated(
-            "one of the parameters that the optimizer is given is {type}: what should have made it (a main copy in "
-            "fp32, a shard) was not made for this way of keeping weights (fp8, quantized, offloaded)"
+            "one of the parameters passed to the optimizer is {type}: the code that should have created it (an "
+            "fp32 main copy, a shard) does not support weights kept this way (fp8, quantized, offloaded)"
         ).format(type=found.group(1)),
         translated(
             "use one of the two: the offload of the optimizer (cpu offload), or weights kept in fp8 (fp8-param-gather) "
@@ -231,11 +231,11 @@ def _of_unbound(raised: RaisedException) -> Told:
     function = raised.frames[-1].function if raised.frames else ""
     return (
         translated(
-            "no branch of {function} has set {name}: a setting has a value for which it has no case, or the loop that "
-            "sets it never ran"
+            "no branch of {function} has set {name}: a setting has a value for which it has no case, or the loop "
+            "that sets it never ran"
         ).format(function=function or translated("the function"), name=found.group(1)),
         translated(
-            "look at the conditions under which {function} sets {name}, and take a value that one of them has"
+            "look at the conditions under which {function} sets {name}, and use a value that one of them covers"
         ).format(function=function or translated("it"), name=found.group(1)),
     )
 
@@ -261,8 +261,9 @@ def _of_dtypes(raised: RaisedException) -> Told:
     if {one, other} == {"float16", "bfloat16"}:
         return (
             translated(
-                "one operand is float16 and the other bfloat16: part of the run is set to fp16 and part to bf16 (what "
-                "dequantizes or gathers weights, such as ZeRO++'s zero_quantized_weights, makes float16)"
+                "one operand is float16 and the other bfloat16: part of the run is set to fp16 and part to bf16 "
+                "(code that dequantizes or gathers weights, such as ZeRO++'s zero_quantized_weights, produces "
+                "float16)"
             ),
             translated(
                 "use one of them throughout: fp16 or bf16 in the engine's config, the trainer's arguments and "
@@ -281,12 +282,12 @@ def _of_mask(raised: RaisedException) -> Told:
     what, mask = masked.group(1), masked.group(2)
     return (
         translated(
-            "{mask} has more dimensions than {what} ({number}-D): a mask of another form was handed over than this "
-            "function takes (a 4-D attention mask, not the 2-D one of tokens)"
+            "{mask} has more dimensions than {what} ({number}-D): the mask passed is not of the form that this "
+            "function expects (a 4-D attention mask, not the 2-D one of tokens)"
         ).format(mask=mask, what=what, number=found.group(1)),
         translated(
-            "print {mask}.shape at the caller, and hand over the mask of tokens (batch, sequence) or None; caller and "
-            "callee may be of different releases"
+            "print {mask}.shape at the caller, and pass the mask of tokens (batch, sequence) or None; caller and "
+            "callee may come from different releases"
         ).format(mask=mask),
     )
 
@@ -311,12 +312,12 @@ def _of_column(raised: RaisedException) -> Told:
     key = message.names[0]
     return (
         translated(
-            "a sample has no entry '{key}', which is a column of the form {form}: the data set is of another form, or "
-            "is declared as of this one"
+            "a sample has no entry '{key}', which is a column of the {form} format: the dataset has another "
+            "format, or is wrongly declared as this one"
         ).format(key=key, form=_COLUMNS[key]),
         translated(
-            "look at the first row's columns and at how the data set is declared (LLaMA-Factory: formatting and "
-            "columns in dataset_info.json, which is alpaca if nothing is said), and map or rename them"
+            "look at the first row's columns and at how the dataset is declared (LLaMA-Factory: formatting and "
+            "columns in dataset_info.json; alpaca by default), and map or rename them"
         ),
     )
 
@@ -338,8 +339,8 @@ def _of_wrapped_mismatch(raised: RaisedException) -> Told:
             "another configuration of the model"
         ).format(name=name, there=there, here=here),
         translated(
-            "take the checkpoint of this code (or the code of the checkpoint), or the configuration with which it was "
-            "saved; leave these keys out only if they are not used"
+            "use the checkpoint that matches this code (or the code that matches the checkpoint), or the "
+            "configuration it was saved with; leave these keys out only if they are not used"
         ),
     )
 

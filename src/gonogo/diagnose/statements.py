@@ -323,11 +323,11 @@ def _of_absent_package(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Tex
     )
     if not misfit.asks:
         return because, translated(
-            "pip install {name} into the environment that runs this, or take out what imports it"
+            "pip install {name} into the environment that runs this, or remove what imports it"
         ).format(name=misfit.subject)
     return because, translated(
-        "pip install {name} if you use that part of {asks}; if not, {asks} takes an optional package for installed: "
-        "take the release of {asks} that is made for what is beside it{there}"
+        "pip install {name} if you use that part of {asks}; if not, {asks} takes an optional package for "
+        "installed: take the release of {asks} that is made for what is beside it{there}"
     ).format(name=misfit.subject, asks=misfit.asks, there=Text(f" ({there})", f"（{there}）") if there else "")
 
 

@@ -21,7 +21,7 @@ _NOT_TOLD = translated(
 )
 _NO_STEP = translated("the resumed program ended without another step: it had nothing left to train")
 _FROM_PROCESS = translated(
-    "{files} was made by a process that was not followed: have the program convert in its own process"
+    "{files} was created by a process that was not followed: have the program convert in its own process"
 )
 _FROM_RANKS = translated("they were sent by a rank that was not rehearsed (--ranks all)")
 

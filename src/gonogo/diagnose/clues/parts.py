@@ -33,11 +33,11 @@ def of_slices(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     if size == length and start % length == 0:
         yield Clue(
             translated(
-                "A weight came with {size} entries where at least {whole} are expected (those from {start} on are cut "
-                "out of "
-                "it): the trainer sent one shard of a tensor-parallel weight, not the whole. Gather the parameter over "
-                "its (expert) tensor-parallel group before it is sent, or use the same parallel size in trainer and "
-                "engine; a release whose layers mark such parameters as sharded gathers them"
+                "A weight arrived with {size} entries where at least {whole} are expected (the slice from "
+                "{start} on is taken from it): the trainer sent one shard of a tensor-parallel weight, not the "
+                "whole. Gather the parameter over its (expert) tensor-parallel group before sending it, or use "
+                "the same parallel size in trainer and engine; a release whose layers mark such parameters as "
+                "sharded gathers them"
             ).format(size=size, whole=start + length, start=start),
             (place,),
             decides=True,

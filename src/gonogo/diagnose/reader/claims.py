@@ -43,7 +43,7 @@ _VIOLATES = translated("the log says so, and it does not satisfy {needs}")
 _COMES_TO = translated("computed again")
 _COMES_TO_OTHER = translated("it comes to {value}")
 _NO_EXPRESSION = translated("it is not plain arithmetic")
-_NOTHING_OF_THE_LOG = translated("none of its numbers stands in the log")
+_NOTHING_OF_THE_LOG = translated("none of its numbers is in the log")
 _NOWHERE = translated("{number} stands nowhere in the log")
 
 

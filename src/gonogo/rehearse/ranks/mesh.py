@@ -52,8 +52,8 @@ def mesh_ranks(launch: ResolvedLaunch) -> set[int]:
     if mesh is None:
         raise UserError(
             translated(
-                "--ranks mesh: the command's arguments give no tensor, context, expert or pipeline-parallel size that "
-                "divides {world} processes: name the ranks, or use --ranks sample"
+                "--ranks mesh: the command's arguments give no tensor, context, expert or pipeline-parallel size "
+                "that divides the world size, {world}: name the ranks, or use --ranks sample"
             ).format(world=launch.world_size)
         )
     ranks = {mesh.rank(stage=stage) for stage in {0, min(1, mesh.pipeline - 1), mesh.pipeline - 1}}

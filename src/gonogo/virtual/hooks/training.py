@@ -295,8 +295,8 @@ _FARTHEST, _MOST_READ = 8192, 100_000
 _MOST_KEPT = 128 << 20
 """Bytes of batches that are read ahead."""
 _OF_TRAINING = translated("{place}: training batches beyond the first {given} of {total}")
-_GOES_ON = translated("training goes on to the end of its data, all {total} batches")
-_TAKEN_ALIKE = translated("they are taken to be like the first ones: their rows were not read")
+_GOES_ON = translated("training continues to the end of its data, all {total} batches")
+_TAKEN_ALIKE = translated("they are assumed to be like the first ones: their rows were not read")
 _UNEVEN = translated("the data set has no length: equal batch counts were checked for these ranks only")
 _OF_EVALUATION = translated("{place}: evaluation batches beyond the first {given} of {total}")
 _OF_PASS = translated("{place}: batches beyond the first {given} of {total}")
