@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.diagnose.answer_sentence import answer_of
-from gonogo.diagnose.clues.join import clues_of
+from gonogo.diagnose.clues.join import MAX_CLUES, clues_of
+from gonogo.diagnose.clues.setting_clues import of_cures
 from gonogo.diagnose.missing import missing_of
 from gonogo.diagnose.with_files import require_folder, setup_with, with_files
 from gonogo.evidence.failure.failure_facts import failure_facts
@@ -91,6 +92,8 @@ def report_of(log: FailureLog, skipped: tuple[Skipped, ...] = (), files: StaticF
     clues = clues_of(log, facts_of_failure)
     logged = not_contradicted(findings_in_log(log), clues)
     findings = with_files(log, logged, files)
+    if findings and findings[0].severity is Severity.ERROR:
+        clues = (*clues, *of_cures(log, findings[0].cure))[:MAX_CLUES]
     benign = bool(logged) and all(finding.severity is Severity.NOTE for finding in logged)
     complete = benign and not any(error.role is Role.ROOT for error in log.errors)
     for facts in log.logs:

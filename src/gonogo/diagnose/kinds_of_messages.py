@@ -345,6 +345,79 @@ def _of_wrapped_mismatch(raised: RaisedException) -> Told:
     )
 
 
+def _of_isinstance(raised: RaisedException) -> Told:
+    """isinstance(x, Y) where Y is no class any more."""
+    if "isinstance() arg 2 must be a type" not in raised.message.text[:400]:
+        return None, None
+    listed = _OF_CLASSES.search(_code(raised))
+    return (
+        translated(
+            "one of the classes that isinstance is given{here} is no class: a function (a factory that another release "
+            "of its package has in place of the class), a stand-in, or None after an import that failed"
+        ).format(here=Text(f" ({listed.group(1)})", f"（{listed.group(1)}）") if listed is not None else ""),
+        translated(
+            "print them there, and use the releases of the two packages that belong together: the one that defines the "
+            "class, and {package}, which tests for it"
+        ).format(package=_package_of(raised) or translated("the one")),
+    )
+
+
+def _of_required_input(raised: RaisedException) -> Told:
+    """An input that the model's forward refuses to go without."""
+    found = _REQUIRED_INPUT.search(raised.message.text[:400])
+    if found is None:
+        return None, None
+    name, package = found.group(1), _package_of(raised)
+    return (
+        translated("the batch has no {name}, which this model's forward demands in training").format(name=name),
+        translated(
+            "pass {name}: let the processor return it (return_{name}=True) and keep it in the batch "
+            "(remove_unused_columns=False, a collator that hands it on); or use a newer release of {package}, if it no "
+            "longer demands it"
+        ).format(name=name, package=package or "transformers"),
+    )
+
+
+def _of_two_dtypes(raised: RaisedException) -> Told:
+    """A kernel's own check that two tensors have one dtype: who called it passes two."""
+    code = _code(raised)
+    found = _SAME_DTYPE.search(code) or _SAME_DTYPE.search(raised.message.text[:400])
+    dtypes = [dtype for dtype in raised.message.dtypes if dtype in _FLOATS.values()]
+    if found is None or raised.type != "AssertionError" or len(dtypes) != 2:
+        return None, None
+    inner = _package_of(raised)
+    caller = next((frame for frame in reversed(raised.frames) if frame.package and frame.package != inner), None)
+    who = f"{caller.package} {caller.release}".strip() if caller is not None else ""
+    return (
+        translated(
+            "{who} passes tensors of two dtypes ({one} and {other}) to {callee}, which does not cast them"
+        ).format(
+            who=who or translated("the caller"),
+            one=dtypes[0],
+            other=dtypes[1],
+            callee=inner or raised.frames[-1].function,
+        ),
+        translated(
+            "use one dtype throughout: load the model in the precision that it is trained in (torch_dtype=bfloat16 "
+            "with bf16, float16 with fp16); if it already is, use another release of {who}, which casts before this "
+            "call"
+        ).format(who=caller.package if caller is not None else translated("the caller")),
+    )
+
+
+def _package_of(raised: RaisedException) -> str:
+    return next((frame.package for frame in reversed(raised.frames) if frame.package), "")
+
+
+_OF_CLASSES = compiled_when_used(
+    r"isinstance\([^,()]{1,120}(?:\([^()]{0,80}\))?[^,()]{0,40}, ?(\(?[A-Za-z_][\w., ]{0,160}\)?)\)"
+)
+_REQUIRED_INPUT = compiled_when_used(
+    r"^[`'\"]?(\w{3,60})[`'\"]? (?:is|are) required as (?:a |an )?(?:model )?inputs?\b"
+)
+_SAME_DTYPE = compiled_when_used(r"\w+\.dtype ?(?:==|!=) ?\w+\.dtype|must have the same dtype")
+
+
 _RULES: tuple[Callable[[RaisedException], Told], ...] = (
     _of_allowed_value,
     _of_registry,
@@ -354,6 +427,9 @@ _RULES: tuple[Callable[[RaisedException], Told], ...] = (
     _of_parameters_of_none,
     _of_unbound,
     _of_dtypes,
+    _of_two_dtypes,
+    _of_isinstance,
+    _of_required_input,
     _of_mask,
     _of_without_also,
     _of_column,

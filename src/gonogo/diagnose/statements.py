@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from gonogo.diagnose.kinds_of_attributes import implements, told_by_its_attribute
 from gonogo.diagnose.kinds_of_messages import told_by_its_words
 from gonogo.diagnose.kinds_of_objects import told_by_its_kind
 from gonogo.evidence.failure.failure_facts import raised_in_your_line
@@ -43,9 +44,9 @@ _ADVICE = compiled_when_used(
     r"(?:\.(?=\s|$)|$|\n)"
 )
 _REQUIRES = compiled_when_used(
-    r"(?i)([^.\n]{3,200}?(?: must (?:be|not|have|match)| should (?:be|not|match)| (?:is|are) required| requires? "
-    r"| needs? to be"
-    r"| only (?:support|work|implemented)| not supported| (?:cannot|can't) be used)[^.\n]{0,200})"
+    r"(?i)((?:[^.\n]|\.(?=\S)){3,200}?(?: must (?:be|not|have|match)| should (?:be|not|match)| (?:is|are) required"
+    r"| requires? | needs? to be"
+    r"| only (?:support|work|implemented)| not supported| (?:cannot|can't) be used)(?:[^.\n]|\.(?=\S)){0,200})"
 )
 _NOT_INITIALIZED = compiled_when_used(r"(.{3,120}?) is not initialized")
 
@@ -68,6 +69,8 @@ def statement_of(facts: FailureFacts, versions: Mapping[str, str]) -> Statement 
     misfit = misfit_in(facts, versions)
     because, change = told_by_its_kind(raised)
     if because is None:
+        because, change = told_by_its_attribute(raised, misfit, versions)
+    if because is None:
         because, change = told_by_its_words(raised)
     if because is None and misfit is not None and raised.message.form in FORMS:
         because, change = _of_misfit(misfit, versions)
@@ -76,8 +79,14 @@ def statement_of(facts: FailureFacts, versions: Mapping[str, str]) -> Statement 
     because = because or _as_said(raised)
     change = change or _advice(raised.message) or _where_to_look(facts)
     at = _checked_at(raised)
+    if at is None and raised is not facts.chain[-1] and raised.frames:
+        at = raised.frames[-1]
     if at is None and misfit is not None and raised.frames and raised.frames[-1].function in HANDS_ON:
         at = misfit.at
+    if raised is not facts.chain[-1] and _cleans_up(raised, facts.chain[-1]):
+        because = translated(
+            "{because}; the {type} after it only hides it (cleaning up after the first failure)"
+        ).format(because=because, type=facts.chain[-1].type)
     return Statement(because, change, raised_in_your_line(raised) and not facts.collectives, at)
 
 
@@ -96,9 +105,19 @@ def _checked_at(raised: RaisedException) -> CodePlace | None:
 def _telling(chain: tuple[RaisedException, ...]) -> RaisedException:
     """The exception of the chain that says most: the last, unless it only passes on what another says."""
     last = chain[-1]
-    if len(chain) > 1 and (not last.message.text or last.message.text.startswith("Hard failure due to")):
+    if len(chain) > 1 and (
+        not last.message.text or last.message.text.startswith("Hard failure due to") or _cleans_up(chain[-2], last)
+    ):
         return chain[-2]
     return last
+
+
+def _cleans_up(first: RaisedException, last: RaisedException) -> bool:
+    """Whether the second was only raised because the first had left a function before its variables were set."""
+    if last.type not in ("UnboundLocalError", "NameError") or not last.frames:
+        return False
+    at = last.frames[-1]
+    return any((frame.path, frame.function) == (at.path, at.function) for frame in first.frames)
 
 
 def _by_form(raised: RaisedException) -> tuple[Text | None, Text | None]:
@@ -152,7 +171,27 @@ def _of_key(message: Message, code: str, raised: RaisedException) -> tuple[Text,
                 "collator, another release of the library) uses a different name, or the name is mistyped"
             ).format(holder=holder),
         )
+    if (found := _LOOKED_UP.search(code)) is not None and _is_a_value(key):
+        table, name = found.groups()
+        return (
+            translated("{name} is {key} there, and {table} has no entry for it").format(
+                name=name, key=key, table=table
+            ),
+            translated(
+                "set {setting} to a value that {table} has; {key} mostly means that it was left unset, which another "
+                "release may still accept"
+            ).format(setting=name.rpartition(".")[2], table=table, key=key),
+        )
     return (translated("{where} has no entry '{key}'").format(where=_what_is_read(raised), key=key), None)
+
+
+_LOOKED_UP = compiled_when_used(r"(?<![\w.])([A-Za-z_][\w.]*)\[([A-Za-z_][\w.]*)\]")
+_VALUE = compiled_when_used(r"^(?:None|True|False|-?\d{1,9})$")
+
+
+def _is_a_value(key: str) -> bool:
+    """Whether a key is a value of Python's, so that it was computed and not written as a name."""
+    return _VALUE.search(key) is not None
 
 
 def _what_is_read(raised: RaisedException) -> Text:
@@ -218,7 +257,21 @@ def _of_assertion(message: Message, code: str) -> tuple[Text | None, Text | None
         return (Text(f"a check does not hold: {said}", f"一项检查不成立：{said}"), None) if said else (None, None)
     if not said:
         return Text(f"the check `{tested}` does not hold", f"检查 `{tested}` 不成立"), None
-    return Text(f"the check `{tested}` does not hold: {said}", f"检查 `{tested}` 不成立：{said}"), None
+    return Text(f"the check `{tested}` does not hold: {said}", f"检查 `{tested}` 不成立：{said}"), _padded(tested)
+
+
+_MULTIPLE = compiled_when_used(r"^([A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?) % ([A-Za-z_][\w.]*|\d{1,9}) == 0$")
+
+
+def _padded(tested: str) -> Text | None:
+    """What to do about ``a % b == 0``."""
+    found = _MULTIPLE.match(tested)
+    if found is None:
+        return None
+    return translated(
+        "pad {whole} to a multiple of {divisor}, or choose sizes (tokens of a batch, rows that an expert gets, a "
+        "parallel size) that make it one"
+    ).format(whole=found.group(1), divisor=found.group(2))
 
 
 def _of_call(place: CodePlace, message: Message) -> Text:
@@ -286,6 +339,17 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
             "for a different release than {there}"
         ).format(lacks=misfit.lacks, there=lacks)
         return because, change
+    if misfit.asks and misfit.form in FORMS_OF_CALLS and (by := implements(misfit, versions)):
+        there = _named(by, versions.get(by, ""))
+        return (
+            translated(
+                "{asks} calls it so, and {what}: it implements an interface of {package} for {there}, and was written "
+                "for another release of {package}"
+            ).format(asks=asks, what=what, package=misfit.asks, there=there),
+            translated(
+                "use the release of {package} that {there} was made for (its requirements), or a later release of {by}"
+            ).format(package=misfit.asks, there=there, by=by),
+        )
     if misfit.asks:
         because = translated("{asks} makes this call, and {what}").format(asks=asks, what=what)
         change = translated(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.finding import translated
+from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
@@ -26,6 +26,7 @@ _WEIGHT = compiled_when_used(r"^\w+(?:\.\w+){2,}$")
 def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     """Which prefix one side has and the other lacks; that a missing key is a weight's name."""
     for raised in facts.chain:
+        yield from _fused_experts(log, raised)
         if raised.message.form == "state_dict":
             yield from _prefix(raised)
         elif raised.message.form == "missing_key" and _WEIGHT.match(raised.message.names[0]):
@@ -37,6 +38,32 @@ def of_keys(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
                 ).format(key=raised.message.names[0]),
                 (_place(raised),),
             )
+
+
+_FUSED = compiled_when_used(r"(?i)missing[^\n]{0,400}?['\"]([\w.]{0,200}experts\.(?:gate_up_proj|down_proj))['\"]")
+
+
+def _fused_experts(log: FailureLog, raised: RaisedException) -> Iterator[Clue]:
+    """Weights of experts that one side has in one tensor and the other one by one."""
+    found = _FUSED.search(raised.message.text[:6000])
+    if found is None:
+        return
+    version = log.setup.version_texts.get("transformers", "")
+    package = next((frame.package for frame in reversed(raised.frames) if frame.package), "")
+    yield Clue(
+        translated(
+            "{key} is all experts of a layer in one tensor, the layout of transformers 5{there}; the checkpoint, or "
+            "the "
+            "code that fills it, has one weight per expert (experts.0.gate_proj.weight …). Use transformers 4 for it, "
+            "or "
+            "a release of {package} that knows the fused layout"
+        ).format(
+            key=found.group(1),
+            there=Text(f" (installed: {version})", f"（已安装：{version}）") if version else "",
+            package=package or translated("the framework"),
+        ),
+        (_place(raised),),
+    )
 
 
 def _prefix(raised: RaisedException) -> Iterator[Clue]:

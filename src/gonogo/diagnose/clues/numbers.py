@@ -41,6 +41,7 @@ def of_numbers(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     for raised in facts.chain[-2:]:
         place = CluePlace(raised.log, raised.line)
         yield from _of_check(raised, place)
+        yield from _of_dimensions(raised.message, place)
         yield from _of_adapter(raised, place)
         if raised.message.form in _SPEAKS_OF_SIZES or raised.type == "AssertionError":
             yield from _of_division(log, raised, place)
@@ -61,6 +62,35 @@ def _of_check(raised: RaisedException, place: CluePlace) -> Iterator[Clue]:
             ),
             (place,),
         )
+
+
+_DIVISORS = compiled_when_used(r"(?i)(\w{2,20}) (?:is |must be |to be )?divisible by (\d{1,6})")
+
+
+def _of_dimensions(message: Message, place: CluePlace) -> Iterator[Clue]:
+    """``height divisible by 8 and width divisible by 16`` against the dimensions that the message gives."""
+    rules = _DIVISORS.findall(message.text[:2000])
+    shape = next((shape for shape in message.shapes if len(shape) == len(rules)), None)
+    if shape is None or len(rules) < 2:
+        return
+    for size, (name, divisor) in zip(shape, rules, strict=True):
+        rest = size % int(divisor)
+        if rest:
+            yield Clue(
+                translated(
+                    "Of {shape} the {name} {size} is not a multiple of {divisor}: pad it to {padded}{without}"
+                ).format(
+                    shape=list(shape),
+                    name=name,
+                    size=size,
+                    divisor=divisor,
+                    padded=size - rest + int(divisor),
+                    without=translated(", or leave this layer out of FP8 (fp8_autocast(enabled=False) around it)")
+                    if "FP8" in message.text
+                    else "",
+                ),
+                (place,),
+            )
 
 
 def _of_division(log: FailureLog, raised: RaisedException, place: CluePlace) -> Iterator[Clue]:

@@ -104,3 +104,49 @@ def _alike(one: str, other: str) -> bool:
     """The same word, or one the beginning of the other: offload, offloading; distrib, distributed."""
     short, long = sorted((one, other), key=len)
     return one == other or (len(short) >= 5 and long.startswith(short))
+
+
+_ONE_RANK = Pattern(r"\bNO_SHARD\b")
+_PROBABILITIES = Pattern(r"probability tensor contains either `?inf`?, `?nan`?")
+_SENT = Pattern(r"(?i)update_weights|updat\w+ (?:the )?weights|sync\w* weights|weight sync|load_weights")
+
+
+def of_one_rank(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A sharding strategy that FSDP1 takes by itself."""
+    raised = facts.chain[-1] if facts.chain else None
+    if raised is None or not _ONE_RANK.search(raised.message.text[:2000]):
+        return
+    yield Clue(
+        translated(
+            "FSDP1 switches to NO_SHARD by itself where its group has a single rank (one GPU, or a shard size of 1), "
+            "and "
+            "some of its calls, such as gathering with offload_to_cpu, do not support that. Use more than one GPU per "
+            "shard group, run this part without FSDP or without the offload, or use FSDP2"
+        ),
+        (CluePlace(raised.log, raised.line),),
+    )
+
+
+def of_sent_weights(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """An engine whose probabilities are no numbers, after weights were sent to it."""
+    raised = facts.chain[-1] if facts.chain else None
+    if raised is None or not _PROBABILITIES.search(raised.message.text[:2000]):
+        return
+    before = [
+        found for found in log.find_all(_SENT) if (found.line.path, found.line.number) < (raised.log, raised.line)
+    ]
+    if not before:
+        return
+    last = before[-1].line
+    yield Clue(
+        translated(
+            "The engine was sent weights just before its probabilities became inf or nan: what arrived is wrong or "
+            "incomplete (names or layouts converted for another class of model, one shard in place of the whole, "
+            "missing "
+            "scales). Generate once before the first weight update: if that works, compare the names and shapes sent "
+            "with "
+            "the engine's own, and use the path of the weight sync that converts this model (colocated, or through the "
+            "bridge)"
+        ),
+        (CluePlace(last.path, last.number, last.text.strip()[:200]), CluePlace(raised.log, raised.line)),
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gonogo.evidence.failure.settings import NAMES, RunSetting, meaning_of, settings_of
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import compiled_when_used
-from gonogo.finding import translated
+from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts, RaisedException
 from gonogo.finding.log_answer import Clue, CluePlace
 
@@ -102,3 +102,21 @@ def _named(raised: RaisedException, settings: tuple[RunSetting, ...]) -> Iterato
     for setting in settings:
         if meaning_of(setting.name) in meanings or setting.last_name in by_phrase:
             yield setting
+
+
+_VARIABLE = compiled_when_used(r"(?<![\w$])([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)=([\w:.-]{1,60})")
+
+
+def of_cures(log: FailureLog, cures: tuple[Text, ...]) -> Iterator[Clue]:
+    """A variable that a cure sets, and that the run sets to something else."""
+    wanted = {name: value.rstrip(".,:") for text in cures[:2] for name, value in _VARIABLE.findall(text.en)}
+    for setting in settings_of(log) if wanted else ():
+        value = wanted.get(setting.name)
+        if value is not None and value != setting.value:
+            yield Clue(
+                translated(
+                    "{name}={there} is set in {source}, which asks for just that: take it out, so that the library "
+                    "decides by itself, or set it to {value}"
+                ).format(name=setting.name, there=setting.value[:60], source=setting.source, value=value),
+                (setting.place,) if setting.place is not None else (),
+            )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gonogo.diagnose.kinds_of_attributes import of_wrapper, own_attribute
 from gonogo.evidence.environment.compatibility import required_by
 from gonogo.evidence.environment.version_range import parse_version, versions_in
 from gonogo.evidence.failure.misfit import Misfit, library_package, misfit_in
 from gonogo.evidence.failure.native import readable, string_abi
 from gonogo.evidence.log.failure_log import FailureLog
+from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding import Text, translated
 from gonogo.finding.failure import FailureFacts
 from gonogo.finding.log_answer import Clue, CluePlace
@@ -20,16 +22,39 @@ def of_symbols(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
     misfit = misfit_in(facts, versions)
     if misfit is not None and facts.chain:
         place = CluePlace(facts.chain[-1].log, facts.chain[-1].line)
-        if misfit.form != "undefined_symbol":
+        if own_attribute(misfit):
+            yield _of_itself(misfit, place)
+        elif misfit.form != "undefined_symbol":
             yield from _of_releases(misfit, place)
         yield from _of_requirements(log, misfit, place)
+    yield from _of_cuda(log, facts)
     for symbol in facts.native:
         if symbol.library and symbol.symbol.startswith("_Z"):
             yield _of_build(log, symbol.library, symbol.symbol, CluePlace(symbol.log, symbol.line))
             return
 
 
+def _of_itself(misfit: Misfit, place: CluePlace) -> Clue:
+    """An attribute that a package's own code reads of the object itself: no second package is in it."""
+    return Clue(
+        translated("`self.{name}` is read by {package} itself: both sides are of one package").format(
+            name=misfit.names[0], package=f"{misfit.at.package} {misfit.at.release}".strip() if misfit.at else ""
+        ),
+        (place,),
+        secondary=("python-package-version-mismatch",),
+    )
+
+
 def _of_releases(misfit: Misfit, place: CluePlace) -> Iterator[Clue]:
+    if of_wrapper(misfit):
+        yield Clue(
+            translated("{name} comes with a way of sharding (FSDP1 or FSDP2), not with a release").format(
+                name=misfit.names[0]
+            ),
+            (place,),
+            against=("python-package-version-mismatch",),
+        )
+        return
     if not misfit.lacks or (not misfit.asks and not misfit.lacks_version):
         return
     lacks = f"{misfit.lacks} {misfit.lacks_version}".strip()
@@ -60,6 +85,32 @@ def _of_requirements(log: FailureLog, misfit: Misfit, place: CluePlace) -> Itera
                         ),
                         (place,),
                     )
+
+
+_CUDA_ASKED = compiled_when_used(
+    r"(?i)\bCUDA (?:toolkit |runtime |version )*(?:>=|≥|at least|newer than|or later than) ?v?(\d{1,2})\.(\d{1,2})"
+)
+_CUDA_BUILT = compiled_when_used(r"\+cu(\d{2,3})(\d)$")
+
+
+def _of_cuda(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """The CUDA that a message asks for, against the one that the installed torch is built for."""
+    torch = log.setup.version_texts.get("torch", "")
+    built = _CUDA_BUILT.search(torch)
+    for raised in facts.chain[-1:]:
+        asked = _CUDA_ASKED.search(raised.message.text[:2000])
+        if built is None or asked is None:
+            return
+        there, wanted = tuple(map(int, built.groups())), tuple(map(int, asked.groups()))
+        if there < wanted:
+            yield Clue(
+                translated(
+                    "torch {torch} is built for CUDA {there}, and {wanted} or newer is asked for. Install a build of "
+                    "torch "
+                    "(and of what was compiled for it) for CUDA {wanted} or newer, or use a container that has it"
+                ).format(torch=torch, there=".".join(map(str, there)), wanted=".".join(map(str, wanted))),
+                (CluePlace(raised.log, raised.line),),
+            )
 
 
 def _of_build(log: FailureLog, library: str, symbol: str, place: CluePlace) -> Clue:

@@ -44,6 +44,10 @@ def failure_facts(log: FailureLog) -> FailureFacts:
     )
 
 
+_QUOTES_OTHERS = compiled_when_used(r"^CheckpointException ranks:")
+"""What torch's distributed checkpoint raises, before it prints what each rank raised."""
+
+
 def first_error(log: FailureLog) -> LoggedError | None:
     """The exception that failed first and follows from no other's failure.
 
@@ -52,6 +56,7 @@ def first_error(log: FailureLog) -> LoggedError | None:
     """
     roots = [error for error in log.errors if error.role is Role.ROOT]
     own = [error for error in roots if not is_time_out(error.message)] or roots
+    own = [error for error in own if not _QUOTES_OTHERS.search(error.message[:200])] or own
     if not own:
         return None
     root = first_failure(log)

@@ -15,6 +15,10 @@ FORMS = (
     *("unexpected_keyword", "missing_arguments", "argument_count", "no_attribute", "not_importable", "no_module"),
     "undefined_symbol",
 )
+PLAIN_TYPES = frozenset(
+    ("dict", "list", "tuple", "set", "str", "int", "float", "bool", "bytes", "function", "method", "generator", "type")
+)
+"""Python's own types: no package has another release of them."""
 FORMS_OF_CALLS = ("unexpected_keyword", "missing_arguments", "argument_count")
 _DECORATE_OTHERS = (
     "torch.distributed.elastic",
@@ -150,6 +154,8 @@ def _lacking(form: str, subject: str, frames: Sequence[CodePlace]) -> str:
         return library_package(subject)
     if form in ("not_importable", "no_module"):
         return distribution_of(subject)
+    if form == "no_attribute" and subject in PLAIN_TYPES:
+        return ""
     if form == "no_attribute" and ("." in subject or subject.islower()):
         return distribution_of(subject)
     for pattern, package in _OF_CLASS:

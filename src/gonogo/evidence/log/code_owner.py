@@ -126,6 +126,8 @@ def owner_of(path: str) -> CodeOwner:
         for index in range(len(pieces) - 2, -1, -1):
             inside_of = _SOURCES.get(pieces[index])
             if inside_of is not None and pieces[index + 1].removesuffix(".py") in inside_of:
+                while index and pieces[index] in _SOURCES.get(pieces[index - 1], ()):
+                    index -= 1  # a folder of another framework that bears this one's name: swift/megatron/model
                 module = _dotted("/".join(pieces[index:]))
                 return CodeOwner("clone", _distribution(module), module)
         for index in range(len(pieces) - 2, -1, -1):

@@ -1,0 +1,215 @@
+"""What a missing attribute means by whose object it is: a plain dict, one that reads its own, a wrapper's, a config."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from gonogo.evidence.failure.misfit import PLAIN_TYPES, Misfit
+from gonogo.evidence.patterns import compiled_when_used
+from gonogo.finding import Text, translated
+from gonogo.finding.failure import CodePlace, RaisedException
+
+Told = tuple[Text | None, Text | None]
+"""Why, as a clause, and what to change."""
+
+_WRAPPERS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
+    (
+        compiled_when_used(r"^(?:_fsdp_wrapped_module|_flat_param|_all_handles|_fsdp_use_orig_params)$"),
+        translated("a module wrapped by FSDP1 (FullyShardedDataParallel)"),
+        translated(
+            "FSDP2 (fully_shard) wraps nothing and keeps no such attribute; it only renames the module's class (FSDP…)"
+        ),
+        translated(
+            "set the strategy to FSDP1 for this part (verl: strategy=fsdp; accelerate: fsdp_version: 1), or use a "
+            "release of {asks} that handles FSDP2 here"
+        ),
+    ),
+    (
+        compiled_when_used(
+            r"^(?:unshard|reshard|set_requires_gradient_sync|set_reshard_after_\w+|set_modules_to_\w+_prefetch)$"
+        ),
+        translated("a module that FSDP2 (fully_shard) sharded"),
+        translated("fully_shard was not called on this one, or FSDP1 wraps it"),
+        translated("call fully_shard on it first, or use the FSDP version that {asks} expects"),
+    ),
+)
+"""Attributes that only one way of sharding gives a module: on what, why it is missing, what to do."""
+_FRAMEWORKS = ("verl", "ms-swift", "openrlhf", "slime", "nemo-rl", "llamafactory", "areal", "axolotl", "trl")
+_MODELS = ("transformers", "vllm", "sglang", "diffusers", "trl", "peft", "verl", "ms-swift", "llamafactory", "axolotl")
+"""Packages that read the configs of transformers' models."""
+_CONFIG = compiled_when_used(r"^[A-Z]\w{2,80}Config$")
+_OWN_CONFIGS = compiled_when_used(
+    r"^(?:Lora|Peft|Generation|BitsAndBytes|DeepSpeed|HfDeepSpeed|HfTrainerDeepSpeed|Vllm|Cache|\w*Parallel)"
+)
+
+
+def told_by_its_attribute(raised: RaisedException, misfit: Misfit | None, versions: Mapping[str, str]) -> Told:
+    """Why and what to change, where an object lacks an attribute for such a reason; else two times None."""
+    if raised.message.form != "no_attribute" or misfit is None:
+        return None, None
+    for rule in _RULES:
+        told = rule(raised, misfit, versions)
+        if told[0] is not None:
+            return told
+    return None, None
+
+
+def own_attribute(misfit: Misfit | None) -> bool:
+    """Whether an object of a package reads, in that package's own code, an attribute of itself that nothing has set."""
+    if (
+        misfit is None
+        or misfit.form != "no_attribute"
+        or misfit.at is None
+        or not misfit.at.package
+        or not misfit.names
+    ):
+        return False
+    if misfit.subject in PLAIN_TYPES or "." in misfit.subject:
+        return False
+    return re.search(rf"\bself\.{re.escape(misfit.names[0])}\b", misfit.at.code[:2000]) is not None
+
+
+def of_wrapper(misfit: Misfit | None) -> bool:
+    """Whether what is missing is an attribute that only a way of sharding gives a module."""
+    return misfit is not None and bool(misfit.names) and any(row[0].search(misfit.names[0]) for row in _WRAPPERS)
+
+
+def implements(misfit: Misfit, versions: Mapping[str, str]) -> str:
+    """The framework of the run that defines what a package calls back, or empty: the one that is not the caller."""
+    named = [name for name in _FRAMEWORKS if name in versions and name != misfit.asks]
+    return named[0] if len(named) == 1 and misfit.asks not in _FRAMEWORKS else ""
+
+
+def _of_plain(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]) -> Told:
+    """``model.config._attn_implementation`` where ``model.config`` is a dict."""
+    type_, name = misfit.subject, misfit.names[0]
+    if type_ not in PLAIN_TYPES:
+        return None, None
+    code = misfit.at.code[:2000] if misfit.at is not None else ""
+    found = re.search(rf"([A-Za-z_][\w.]*(?:\[[^\]]{{1,40}}\])?)\.{re.escape(name)}\b", code)
+    holder = found.group(1) if found is not None else ""
+    what = Text(f"`{holder}`", f"`{holder}`") if holder else translated("the object read there")
+    because = translated("{what} is a plain {type} there, and this code expects an object with {name}").format(
+        what=what, type=type_, name=name
+    )
+    if type_ == "dict" and holder.endswith("model.config"):
+        return because, translated(
+            "read the config of the model itself: a wrapper has another one under that name (model.config of "
+            "DeepSpeed's engine is the DeepSpeed config). Unwrap it first (model.module, "
+            "accelerator.unwrap_model(model)); if "
+            "the code is a framework's, the feature that it belongs to does not go with this wrapper in this release"
+        )
+    return because, translated(
+        "find what puts a {type} there: an object of settings that was never built from its {type}, a return value of "
+        "another form, a function in place of a module or class of the same name (another release of what it is "
+        "imported from)"
+    ).format(type=type_)
+
+
+def _of_wrapper(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]) -> Told:
+    for names, kind, why, change in _WRAPPERS:
+        if names.search(misfit.names[0]):
+            asks = f"{misfit.asks} {misfit.asks_version}".strip()
+            return (
+                translated("{name} exists only on {kind}, but this is a {subject}: {why}").format(
+                    name=misfit.names[0], kind=kind, subject=misfit.subject, why=why
+                ),
+                change.format(asks=asks or translated("the framework")),
+            )
+    return None, None
+
+
+def _of_parameter(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]) -> Told:
+    """A mark on a parameter that is none of torch's own attributes: someone has to set it first."""
+    if misfit.subject.rpartition(".")[2] != "Parameter" or misfit.names[0].startswith("_"):
+        return None, None
+    name = misfit.names[0]
+    who = misfit.asks or translated("the optimizer or framework that reads it")
+    return (
+        translated(
+            "torch's Parameter has no {name} of its own: it is a mark that has to be set on each parameter before, and "
+            "nothing set it on this one (or the parameter was replaced afterwards, as by a wrapper or a cast)"
+        ).format(name=name),
+        translated(
+            "set it on every parameter before this call, as the documentation of {who} does (param.{name} = …), or "
+            "use a later release that sets it itself"
+        ).format(name=name, who=who),
+    )
+
+
+def _of_own(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]) -> Told:
+    """An object that reads its own attribute before, or without, what sets it."""
+    at = misfit.at
+    if at is None or not own_attribute(misfit):
+        return None, None
+    release, name = f"{at.package} {at.release}".strip(), misfit.names[0]
+    return (
+        translated(
+            "{function} of {release} reads the object's own {name}, which nothing has set by then: it is set in "
+            "another method, or on a condition that this run doesn't meet, or this line was left behind when it moved "
+            "elsewhere"
+        ).format(function=at.function, release=release, name=name),
+        translated(
+            "this is a bug within {package} rather than two packages that don't fit, unless a subclass skips the "
+            "parent's __init__ or a parent class of another package once set it: use a later release of {package}, "
+            "or the one before; search its source for `self.{name} =` to see when it is set"
+        ).format(package=at.package, name=name),
+    )
+
+
+def _of_config(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]) -> Told:
+    """A key that a model's config has in another release of transformers, or in another part of it."""
+    subject, name = misfit.subject, misfit.names[0]
+    if not _CONFIG.search(subject) or _OWN_CONFIGS.search(subject):
+        return None, None
+    if misfit.asks not in _MODELS and not (misfit.at is None and "transformers" in versions):
+        return None, None
+    version = versions.get("transformers", "")
+    release = f"transformers {version}".strip()
+    if misfit.asks == "transformers":
+        caller = _outer_package(raised.frames)
+        return (
+            translated(
+                "the {subject} that this model is built from has no {name} itself: a composite config keeps it in a "
+                "part (text_config, encoder, decoder, vision_config), and {caller} gives the whole"
+            ).format(subject=subject, name=name, caller=caller or translated("the caller")),
+            translated(
+                "use the releases of {caller} and transformers that belong together (this is {release}; transformers 5 "
+                "made several configs composite), or pass the part (config.get_text_config(), config.encoder)"
+            ).format(caller=caller or translated("the caller"), release=release),
+        )
+    asks = f"{misfit.asks} {misfit.asks_version}".strip() or translated("the code that reads it")
+    return (
+        translated("{asks} reads {name} of {subject}, which the config does not have in {release}{why}").format(
+            asks=asks,
+            name=name,
+            subject=subject,
+            release=(version and release) or translated("the release of transformers that is installed"),
+            why=translated(
+                ": transformers 5 took defaults out that every config had (pad_token_id, tie_word_embeddings, "
+                "add_cross_attention, what belongs to generation), and renamed others"
+            )
+            if not version or version.split(".")[0] >= "5"
+            else "",
+        ),
+        translated(
+            "install the release of transformers that {asks} was made for (its requirements), or a later release of "
+            "{asks}"
+        ).format(asks=misfit.asks or translated("that code")),
+    )
+
+
+def _outer_package(frames: tuple[CodePlace, ...]) -> str:
+    """The package that called into the innermost frames' package."""
+    inner = frames[-1].package if frames else ""
+    return next((frame.package for frame in reversed(frames) if frame.package and frame.package != inner), "")
+
+
+_RULES: tuple[Callable[[RaisedException, Misfit, Mapping[str, str]], Told], ...] = (
+    _of_plain,
+    _of_wrapper,
+    _of_parameter,
+    _of_own,
+    _of_config,
+)
