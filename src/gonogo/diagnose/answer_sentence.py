@@ -123,8 +123,12 @@ _NO_CLAUSE = compiled_when_used(
 )
 
 
-_NAMED_BY_THE_CAUSE = ("python-package-version-mismatch", "torchvision-of-other-torch")
-"""Hazards of which the title is general, and the cause names the packages."""
+_NAMED_BY_THE_CAUSE = (
+    "python-package-version-mismatch",
+    "torchvision-of-other-torch",
+    "hydra-key-not-in-config-version",
+)
+"""Hazards of which the title is general, and the cause names the packages or the key."""
 
 
 def _as_clause(finding: Finding) -> Text:

@@ -19,6 +19,8 @@ from gonogo.evidence.patterns import compiled_when_used
 from gonogo.finding.failure import CodePlace, FailureFacts, RaisedException
 
 _MAX_CHAIN = 12
+_HOLD_FOR_OTHERS = ("omegaconf",)
+"""Packages that only hold others' settings: where it failed is who asked them."""
 _MAX_FRAMES = 80
 
 
@@ -34,7 +36,7 @@ def failure_facts(log: FailureLog) -> FailureFacts:
     frames = chain[-1].frames if chain else ()
     return FailureFacts(
         chain=chain,
-        at=frames[-1] if frames else None,
+        at=next((one for one in reversed(frames) if one.package not in _HOLD_FOR_OTHERS), frames[-1]) if frames else None,
         your_line=next((frame for one in reversed(chain) for frame in reversed(one.frames) if _is_users(frame)), None),
         root_rank=root.rank if root is not None else None,
         collectives=tuple(collective_calls(log)),

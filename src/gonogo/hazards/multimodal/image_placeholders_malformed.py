@@ -5,6 +5,10 @@ from gonogo.hazards.multimodal._counts import FEW, MISMATCH, counts_of
 from gonogo.hazards.rule import Certainty, Pattern, Text, translated
 
 
+_ON_COMPLETIONS = ("dp_actor.py", "/verl/workers/", "grpo_trainer.py", "rloo_trainer.py", "openrlhf/")
+"""Where a trainer runs the model over what it generated."""
+
+
 class ImagePlaceholdersMalformed(LoggedHazard):
     signs = (
         Sign(
@@ -43,6 +47,8 @@ class ImagePlaceholdersMalformed(LoggedHazard):
         tokens, features = counts
         if _before_merging(tokens, features):
             return Certainty.LIKELY
+        if tokens > features and isinstance(evidence, LoggedError) and evidence.passes(*_ON_COMPLETIONS):
+            return Certainty.POSSIBLE  # the model may have written the token itself: the data can be right
         return Certainty.LIKELY if 0 < tokens - features <= FEW or not features else Certainty.POSSIBLE
 
     def format_cause(self, match: Match | None) -> Text:
