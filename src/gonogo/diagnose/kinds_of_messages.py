@@ -356,9 +356,9 @@ def _of_isinstance(raised: RaisedException) -> Told:
             "of its package has in place of the class), a stand-in, or None after an import that failed"
         ).format(here=Text(f" ({listed.group(1)})", f"（{listed.group(1)}）") if listed is not None else ""),
         translated(
-            "print them there, and use the releases of the two packages that belong together: the one that defines the "
-            "class, and {package}, which tests for it"
-        ).format(package=_package_of(raised) or translated("the one")),
+            "print them there, and use releases that match: of the package that defines the class, and of {package}, "
+            "which tests for it"
+        ).format(package=_package_of(raised) or translated("the framework")),
     )
 
 

@@ -343,8 +343,9 @@ def _of_misfit(misfit: Misfit, versions: Mapping[str, str]) -> tuple[Text | None
         there = _named(by, versions.get(by, ""))
         return (
             translated(
-                "{asks} calls it so, and {what}: it implements an interface of {package} for {there}, and was written "
-                "for another release of {package}"
+                "{asks} makes this call, and {what}: its class implements an interface of {package} for {there}, and "
+                "was "
+                "written for another release of {package}"
             ).format(asks=asks, what=what, package=misfit.asks, there=there),
             translated(
                 "use the release of {package} that {there} was made for (its requirements), or a later release of {by}"

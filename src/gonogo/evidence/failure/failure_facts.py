@@ -36,7 +36,9 @@ def failure_facts(log: FailureLog) -> FailureFacts:
     frames = chain[-1].frames if chain else ()
     return FailureFacts(
         chain=chain,
-        at=next((one for one in reversed(frames) if one.package not in _HOLD_FOR_OTHERS), frames[-1]) if frames else None,
+        at=next((one for one in reversed(frames) if one.package not in _HOLD_FOR_OTHERS), frames[-1])
+        if frames
+        else None,
         your_line=next((frame for one in reversed(chain) for frame in reversed(one.frames) if _is_users(frame)), None),
         root_rank=root.rank if root is not None else None,
         collectives=tuple(collective_calls(log)),

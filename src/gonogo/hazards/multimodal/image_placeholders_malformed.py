@@ -4,7 +4,6 @@ from gonogo.hazards.log_rule import LoggedHazard, Sign
 from gonogo.hazards.multimodal._counts import FEW, MISMATCH, counts_of
 from gonogo.hazards.rule import Certainty, Pattern, Text, translated
 
-
 _ON_COMPLETIONS = ("dp_actor.py", "/verl/workers/", "grpo_trainer.py", "rloo_trainer.py", "openrlhf/")
 """Where a trainer runs the model over what it generated."""
 
