@@ -28,7 +28,7 @@ def answer(tmp_path: Path, log: str, versions: dict[str, str] | None = None, lau
                 "with self._ctx(",
                 "AttributeError: 'Accelerator' object has no attribute '_ctx'",
             ),
-            "reads the object's own _ctx, which nothing has set by then",
+            "reads _ctx of its own Accelerator, which nothing has set by then",
         ),
         (
             framed(

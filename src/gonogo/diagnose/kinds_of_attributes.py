@@ -39,6 +39,8 @@ _FRAMEWORKS = ("verl", "ms-swift", "openrlhf", "slime", "nemo-rl", "llamafactory
 _MODELS = ("transformers", "vllm", "sglang", "diffusers", "trl", "peft", "verl", "ms-swift", "llamafactory", "axolotl")
 """Packages that read the configs of transformers' models."""
 _CONFIG = compiled_when_used(r"^[A-Z]\w{2,80}Config$")
+_OF_MODELS = compiled_when_used(r"For[A-Z]\w+$|Model$|^Auto|^Pre[Tt]rained|Config$|^Dynamic")
+"""Classes of models, of which any program asks what only some of them have."""
 _OWN_CONFIGS = compiled_when_used(
     r"^(?:Lora|Peft|Generation|BitsAndBytes|DeepSpeed|HfDeepSpeed|HfTrainerDeepSpeed|Vllm|Cache|\w*Parallel)"
 )
@@ -67,7 +69,9 @@ def own_attribute(misfit: Misfit | None) -> bool:
         return False
     if misfit.subject in PLAIN_TYPES or "." in misfit.subject:
         return False
-    return re.search(rf"\bself\.{re.escape(misfit.names[0])}\b", misfit.at.code[:2000]) is not None
+    if re.search(rf"\bself\.{re.escape(misfit.names[0])}\b", misfit.at.code[:2000]) is not None:
+        return True
+    return misfit.lacks == misfit.at.package and not _OF_MODELS.search(misfit.subject)
 
 
 def of_wrapper(misfit: Misfit | None) -> bool:
@@ -146,10 +150,10 @@ def _of_own(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]
     release, name = f"{at.package} {at.release}".strip(), misfit.names[0]
     return (
         translated(
-            "{function} of {release} reads the object's own {name}, which nothing has set by then: it is set in "
+            "{function} of {release} reads {name} of its own {subject}, which nothing has set by then: it is set in "
             "another method, or on a condition that this run doesn't meet, or this line was left behind when it moved "
             "elsewhere"
-        ).format(function=at.function, release=release, name=name),
+        ).format(function=at.function, release=release, name=name, subject=misfit.subject),
         translated(
             "this is a bug within {package} rather than two packages that don't fit, unless a subclass skips the "
             "parent's __init__ or a parent class of another package once set it: use a later release of {package}, "

@@ -7,7 +7,14 @@ from collections.abc import Callable, Iterator
 from gonogo.diagnose.clues.keys import of_keys
 from gonogo.diagnose.clues.memory_clues import of_memory
 from gonogo.diagnose.clues.numbers import of_numbers
-from gonogo.diagnose.clues.parts import of_modules, of_one_rank, of_placeholders, of_sent_weights, of_slices
+from gonogo.diagnose.clues.parts import (
+    of_mixed_tensors,
+    of_modules,
+    of_one_rank,
+    of_placeholders,
+    of_sent_weights,
+    of_slices,
+)
 from gonogo.diagnose.clues.ranks import of_ranks
 from gonogo.diagnose.clues.setting_clues import of_settings
 from gonogo.diagnose.clues.symbols import of_symbols
@@ -56,7 +63,7 @@ def of_order(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 MAX_CLUES = 8
 _RULES: tuple[Callable[[FailureLog, FailureFacts], Iterator[Clue]], ...] = (
     *(of_ranks, of_memory, of_keys, of_symbols, of_slices, of_placeholders, of_numbers, of_settings, of_modules),
-    *(of_one_rank, of_sent_weights, of_order),
+    *(of_mixed_tensors, of_one_rank, of_sent_weights, of_order),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gonogo.evidence.failure.settings import settings_of
+from gonogo.evidence.failure.settings import meaning_of, settings_of
 from gonogo.evidence.log.failure_log import FailureLog
 from gonogo.evidence.patterns import Pattern, compiled_when_used
 from gonogo.finding import Text, translated
@@ -149,4 +149,29 @@ def of_sent_weights(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
             "bridge)"
         ),
         (CluePlace(last.path, last.number, last.text.strip()[:200]), CluePlace(raised.log, raised.line)),
+    )
+
+
+_MIXED = Pattern(r"got mixed torch\.Tensor and DTensor")
+_MODULE_CALLED = compiled_when_used(r"self\.(\w+(?:\.\w+)*)\(")
+
+
+def of_mixed_tensors(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
+    """A plain tensor at a module whose weight tensor parallelism made a DTensor."""
+    raised = facts.chain[-1] if facts.chain else None
+    if raised is None or not _MIXED.search(raised.message.text[:2000]):
+        return
+    setting = next((one for one in settings_of(log) if meaning_of(one.name) == "tp" and (one.number or 0) > 1), None)
+    if setting is None:
+        return
+    codes = (frame.code[:2000] for frame in reversed(raised.frames[-12:]))
+    module = next((found.group(1) for code in codes if (found := _MODULE_CALLED.search(code))), "")
+    yield Clue(
+        translated(
+            "With {name}={value} every module between sharded ones needs an entry in the tensor-parallel plan: "
+            "{module} "
+            "has a DTensor weight and gets a plain tensor, so the plan does not cover it, or covers it with another "
+            "layout than its input has. Add it to the plan, or use {name}=1"
+        ).format(name=setting.name, value=setting.value[:20], module=module or translated("the module that failed")),
+        (CluePlace(raised.log, raised.line), *((setting.place,) if setting.place is not None else ())),
     )

@@ -37,8 +37,10 @@ def of_symbols(log: FailureLog, facts: FailureFacts) -> Iterator[Clue]:
 def _of_itself(misfit: Misfit, place: CluePlace) -> Clue:
     """An attribute that a package's own code reads of the object itself: no second package is in it."""
     return Clue(
-        translated("`self.{name}` is read by {package} itself: both sides are of one package").format(
-            name=misfit.names[0], package=f"{misfit.at.package} {misfit.at.release}".strip() if misfit.at else ""
+        translated("{subject} and the code that reads its {name} are both of {package}").format(
+            subject=misfit.subject,
+            name=misfit.names[0],
+            package=f"{misfit.at.package} {misfit.at.release}".strip() if misfit.at else "",
         ),
         (place,),
         secondary=("python-package-version-mismatch",),

@@ -33,7 +33,10 @@ _DECORATE_OTHERS = (
 _OF_CLASS = tuple(
     (compiled_when_used(rf"^(?:{names})\b"), package)
     for package, names in (
-        ("trl", r"(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|GKD|Reward|AsyncGRPO)(?:Trainer|Config)"),
+        (
+            "trl",
+            r"(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|GKD|Reward|AsyncGRPO)(?:Trainer|Config)|VLLM(?:Generation|Client)",
+        ),
         (
             "transformers",
             r"(?:Seq2Seq)?(?:Trainer|TrainingArguments)|\w+For(?:CausalLM|ConditionalGeneration|SequenceClassification)"
