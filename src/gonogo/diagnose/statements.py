@@ -461,8 +461,33 @@ def _advice(message: Message) -> Text | None:
     return Text(f"as the message says, {advice}", f"按消息所说：{advice}")
 
 
+def _calling_package(frames: tuple[CodePlace, ...]) -> CodePlace | None:
+    """The frame of another package that called into the one that raised, where no user's frame stands between."""
+    if not frames or not frames[-1].package:
+        return None
+    for frame in reversed(frames):
+        if frame.package != frames[-1].package and frame.function not in HANDS_ON and frame.owner != "python":
+            return frame if frame.package and frame.package not in _RUN_ANYTHING else None
+    return None
+
+
+_RUN_ANYTHING = ("torch", "ray", "hydra-core", "hydra", "fire", "click", "typer")
+"""Packages that call whatever program they are given."""
+
+
 def _where_to_look(facts: FailureFacts) -> Text | None:
     at, yours = facts.at, facts.your_line
+    if at is not None and (caller := _calling_package(facts.chain[-1].frames)) is not None:
+        code = " ".join(caller.code[:200].split())
+        return translated(
+            "it is {asks} that calls {lacks} here ({place}{code}): see whether a setting of yours asks it to; if not, "
+            "use releases of {asks} and {lacks} that belong together"
+        ).format(
+            asks=_named(caller.package, caller.release),
+            lacks=_named(at.package, at.release),
+            place=f"{caller.path.replace(chr(92), '/').rpartition('/')[2]}:{caller.line}",
+            code=Text(f", `{code}`", f"，`{code}`") if code else "",
+        )
     if yours is not None:
         place = f"{yours.path}:{yours.line}"
         return Text(f"look at your line {place}", f"请看你自己的 {place}")
