@@ -96,7 +96,7 @@ def answer(tmp_path: Path, log: str, versions: dict[str, str] | None = None, lau
             framed(
                 "transformer_engine/t.py", "assert dim % BLOCK == 0, 'x'", "AssertionError: dim % BLOCK == 0 but got 7"
             ),
-            "pad dim to a multiple of BLOCK",
+            "make dim a multiple of BLOCK: pad it",
         ),
         (
             framed(

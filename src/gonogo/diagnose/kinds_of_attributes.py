@@ -36,14 +36,17 @@ _WRAPPERS: tuple[tuple[re.Pattern[str], Text, Text, Text], ...] = (
 )
 """Attributes that only one way of sharding gives a module: on what, why it is missing, what to do."""
 _FRAMEWORKS = ("verl", "ms-swift", "openrlhf", "slime", "nemo-rl", "llamafactory", "areal", "axolotl", "trl")
-_MODELS = ("transformers", "vllm", "sglang", "diffusers", "trl", "peft", "verl", "ms-swift", "llamafactory", "axolotl")
+_MODELS = ("transformers", "vllm", "sglang", "diffusers", "trl")
 """Packages that read the configs of transformers' models."""
 _CONFIG = compiled_when_used(r"^[A-Z]\w{2,80}Config$")
 _OF_MODELS = compiled_when_used(r"For[A-Z]\w+$|Model$|^Auto|^Pre[Tt]rained|Config$|^Dynamic")
 """Classes of models, of which any program asks what only some of them have."""
 _OWN_CONFIGS = compiled_when_used(
-    r"^(?:Lora|Peft|Generation|BitsAndBytes|DeepSpeed|HfDeepSpeed|HfTrainerDeepSpeed|Vllm|Cache|\w*Parallel)"
+    r"^(?:Lora|Peft|Generation|BitsAndBytes|DeepSpeed|HfDeepSpeed|HfTrainerDeepSpeed|Vllm|\w*Parallel|\w*Quant)\w*Config$"
+    r"|^(?:Model|Cache|Scheduler|Device|Load|Speculative|Compilation|LoRA|Decoding|Observability|Engine|Server|Trainer"
+    r"|Training|KV\w*|Optimizer|Data\w*|MultiModal)Config$"
 )
+"""Classes of settings of libraries themselves, not of models."""
 
 
 def told_by_its_attribute(raised: RaisedException, misfit: Misfit | None, versions: Mapping[str, str]) -> Told:
@@ -165,7 +168,7 @@ def _of_own(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]
 def _of_config(raised: RaisedException, misfit: Misfit, versions: Mapping[str, str]) -> Told:
     """A key that a model's config has in another release of transformers, or in another part of it."""
     subject, name = misfit.subject, misfit.names[0]
-    if not _CONFIG.search(subject) or _OWN_CONFIGS.search(subject):
+    if not _CONFIG.search(subject) or _OWN_CONFIGS.search(subject) or misfit.lacks not in ("", "transformers"):
         return None, None
     if misfit.asks not in _MODELS and not (misfit.at is None and "transformers" in versions):
         return None, None

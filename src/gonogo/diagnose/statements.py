@@ -39,7 +39,8 @@ _MOST_CODE = 2000
 _SUBSCRIPT = compiled_when_used(r"(?<![\w.])([A-Za-z_][\w.]*(?:\[[^\]]{1,40}\])?)\[[\"'fb]")
 _ADVICE = compiled_when_used(
     r"(?i)(?:^|(?<=[.!;:\n)]) ?)((?:please|you (?:should|need to|must|can|may)|try|consider|make sure|use |set |call "
-    r"|install |pass |add |remove |reduce |increase |to fix|instead,? |specify|enable|disable|upgrade|downgrade|run )"
+    r"|install |pass |add |remove |reduce |increase |to fix|instead,? |specify|enable|disable|upgrade|downgrade|adjust "
+    r"|run )"
     r"[^\n]{3,300}?)"
     r"(?:\.(?=\s|$)|$|\n)"
 )
@@ -257,20 +258,22 @@ def _of_assertion(message: Message, code: str) -> tuple[Text | None, Text | None
         return (Text(f"a check does not hold: {said}", f"一项检查不成立：{said}"), None) if said else (None, None)
     if not said:
         return Text(f"the check `{tested}` does not hold", f"检查 `{tested}` 不成立"), None
-    return Text(f"the check `{tested}` does not hold: {said}", f"检查 `{tested}` 不成立：{said}"), _padded(tested)
+    return Text(f"the check `{tested}` does not hold: {said}", f"检查 `{tested}` 不成立：{said}"), _padded(
+        tested, message
+    )
 
 
 _MULTIPLE = compiled_when_used(r"^([A-Za-z_][\w.]*(?:\[[^\]]{1,30}\])?) % ([A-Za-z_][\w.]*|\d{1,9}) == 0$")
 
 
-def _padded(tested: str) -> Text | None:
-    """What to do about ``a % b == 0``."""
+def _padded(tested: str, message: Message) -> Text | None:
+    """What to do about ``a % b == 0``, where the message has no advice of its own."""
     found = _MULTIPLE.match(tested)
-    if found is None:
+    if found is None or _ADVICE.search(message.text[:4000]):
         return None
     return translated(
-        "pad {whole} to a multiple of {divisor}, or choose sizes (tokens of a batch, rows that an expert gets, a "
-        "parallel size) that make it one"
+        "make {whole} a multiple of {divisor}: pad it, or choose sizes (tokens of a batch, rows that an expert gets, "
+        "a parallel size) that are one"
     ).format(whole=found.group(1), divisor=found.group(2))
 
 
@@ -461,9 +464,20 @@ def _advice(message: Message) -> Text | None:
     return Text(f"as the message says, {advice}", f"按消息所说：{advice}")
 
 
+_SETTING_NAME = compiled_when_used(r"(?<![\w/])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?![\w/(])")
+
+
+def _demanded(raised: RaisedException) -> tuple[str, ...]:
+    """The names in what a check demands, as settings are written."""
+    if raised.type not in ("ValueError", "AssertionError"):
+        return ()
+    found = _REQUIRES.search(raised.message.text[:4000])
+    return tuple(dict.fromkeys(_SETTING_NAME.findall(found.group(1))))[:3] if found is not None else ()
+
+
 def _calling_package(frames: tuple[CodePlace, ...]) -> CodePlace | None:
     """The frame of another package that called into the one that raised, where no user's frame stands between."""
-    if not frames or not frames[-1].package:
+    if not frames or frames[-1].package in ("", "torch"):
         return None
     for frame in reversed(frames):
         if frame.package != frames[-1].package and frame.function not in HANDS_ON and frame.owner != "python":
@@ -471,6 +485,8 @@ def _calling_package(frames: tuple[CodePlace, ...]) -> CodePlace | None:
     return None
 
 
+_NO_CODE = compiled_when_used(r"\bpid=\d|\bERROR\b")
+"""What stands in a line of a log, where the line of code was left out."""
 _RUN_ANYTHING = ("torch", "ray", "hydra-core", "hydra", "fire", "click", "typer")
 """Packages that call whatever program they are given."""
 
@@ -479,6 +495,7 @@ def _where_to_look(facts: FailureFacts) -> Text | None:
     at, yours = facts.at, facts.your_line
     if at is not None and (caller := _calling_package(facts.chain[-1].frames)) is not None:
         code = " ".join(caller.code[:200].split())
+        code = "" if _NO_CODE.search(code) else code
         return translated(
             "it is {asks} that calls {lacks} here ({place}{code}): see whether a setting of yours asks it to; if not, "
             "use releases of {asks} and {lacks} that belong together"
@@ -491,6 +508,10 @@ def _where_to_look(facts: FailureFacts) -> Text | None:
     if yours is not None:
         place = f"{yours.path}:{yours.line}"
         return Text(f"look at your line {place}", f"请看你自己的 {place}")
+    if at is not None and at.package and (named := _demanded(facts.chain[-1])):
+        return translated(
+            "adjust {names} until it holds; a later or earlier release of {package} may not demand it"
+        ).format(names=", ".join(named), package=at.package)
     if at is not None and at.package:
         where = f"{at.module}.{at.function}" if at.module else at.function
         release = _named(at.package, at.release)
