@@ -596,7 +596,7 @@ CASES = (
         "torch 2.2.2 was built with numpy 1: torch.from_numpy raises",
         "torchrun --nproc_per_node 2 train.py",
         {"requirements.txt": "torch==2.2.2\nnumpy==2.0.1\n", "train.py": ARRAYS},
-        "numpy-2-beside-older-torch",
+        "numpy-2-with-older-torch",
     ),
     Case(
         "numpy 2",

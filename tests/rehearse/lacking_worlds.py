@@ -168,8 +168,8 @@ class World:
         (folder / ".git").mkdir()  # the project ends here
 
 
-def all_worlds() -> list[World]:
-    """Every program that can be put together, in the same order each time."""
+def all_worlds(seed: int = 7) -> list[World]:
+    """Every program that can be put together, in an order that the seed decides."""
     found = [
         World(lacks, getting, place, use)
         for lacks, ways in GETTING.items()
@@ -180,7 +180,7 @@ def all_worlds() -> list[World]:
         if not (place == "in another file" and lacks in ("assumed", "package", "python"))
         if not (place == "in a class" and getting.startswith("def "))
     ]
-    random.Random(7).shuffle(found)
+    random.Random(seed).shuffle(found)
     return found
 
 

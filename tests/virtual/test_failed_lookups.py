@@ -38,3 +38,35 @@ def test_a_database_in_memory_is_no_file_that_lacks(tmp_path: Path, name: str, i
     finally:
         undo()
     assert [one.name for one in asked.latest_first()] == [path] * is_file
+
+
+def test_a_frame_that_has_returned_is_not_the_one_that_was_given_its_memory(tmp_path: Path) -> None:
+    asked = failed_lookups.FailedLookups()
+
+    def outer() -> None:
+        ask()
+        fail()
+
+    def ask() -> None:
+        asked.look(str(tmp_path / "rows"))
+
+    def fail() -> None:
+        raise ValueError
+
+    try:
+        outer()
+    except ValueError as error:
+        failing = error
+    assert failing.__traceback__ is not None
+    (place, one), *_ = asked._by_user.items() or asked._by_libraries.items()
+    inner = failing.__traceback__.tb_next.tb_next  # type: ignore[union-attr]
+    assert inner is not None
+    reused = tuple((id(inner.tb_frame), code, line) if code is ask.__code__ else (identity, code, line)
+                   for identity, code, line in one.stack)  # fmt: skip
+    assert reused != one.stack
+    kept = asked._by_user if asked._by_user else asked._by_libraries
+    for stack in (one.stack, reused):
+        kept[place] = one._replace(stack=stack)
+        (found,) = failed_lookups.before_failure(asked, failing, [])
+        assert found.shared is not None
+        assert found.shared.function == "outer"
