@@ -257,10 +257,8 @@ class Comparison:
         first = self.ranks[ranks[0]]
         before = made.before if made is not None else tuple(first.last)
         site = first.sites.get(made.collective.site) if made is not None else None
-        if made is None or made.of_thread:  # a thread calls beside the steps that the rank goes on to make
-            steps = max(first.steps, first.context.steps)
-        else:
-            steps = made.collective.step
+        in_step = None if made is None or made.of_thread else made.collective.step  # a thread calls beside the steps
+        steps = in_step if in_step is not None else max(first.steps, first.context.steps)
         return Side(
             ranks=tuple(sorted(ranks)),
             call=_call(first, made) if made is not None else None,
