@@ -70,3 +70,28 @@ def test_a_frame_that_has_returned_is_not_the_one_that_was_given_its_memory(tmp_
         (found,) = failed_lookups.before_failure(asked, failing, [])
         assert found.shared is not None
         assert found.shared.function == "outer"
+
+
+def test_gonogos_own_look_for_a_models_folder_is_the_programs_only_where_the_hub_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gonogo.virtual.lookups import probe_reporting
+    from gonogo.virtual.weights.places import as_folder
+
+    cached = tmp_path / "snapshots" / "0" / "config.json"
+    cached.parent.mkdir(parents=True)
+    cached.write_text("{}")
+    monkeypatch.setattr(
+        "huggingface_hub.try_to_load_from_cache",
+        lambda name, file, **_: str(cached) if (name, file) == ("gpt2", "config.json") else None,
+    )
+    asked = failed_lookups.FailedLookups()
+    undo = [failed_lookups.install(asked), probe_reporting.install()]
+    try:
+        assert as_folder("gpt2") == str(cached.parent)
+        assert not list(asked.latest_first())
+        assert as_folder("checkpoints/last") is None
+        assert [one.name for one in asked.latest_first()] == ["checkpoints/last"]
+    finally:
+        while undo:
+            undo.pop()()

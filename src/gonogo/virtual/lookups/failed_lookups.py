@@ -18,6 +18,7 @@ import posix
 import re
 import shlex
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import source_from_cache
@@ -152,6 +153,23 @@ def looked_for(path: str) -> None:
     """A path was looked for: ``os.stat`` and the like."""
     if _CURRENT:
         _CURRENT[-1].look(path)
+
+
+def is_folder_here(path: str) -> bool:
+    """Whether a folder lies there: asked by gonogo itself, which the program has not to do with."""
+    return stat.S_ISDIR(_mode_of(path))
+
+
+def is_file_here(path: str) -> bool:
+    """Whether a file lies there: asked by gonogo itself."""
+    return stat.S_ISREG(_mode_of(path))
+
+
+def _mode_of(path: str) -> int:
+    try:
+        return _stat(path).st_mode
+    except (OSError, ValueError):
+        return 0
 
 
 def not_reached(host: str) -> None:
