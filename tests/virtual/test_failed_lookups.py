@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gettext
+import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,6 +41,26 @@ def test_a_database_in_memory_is_no_file_that_lacks(tmp_path: Path, name: str, i
     finally:
         undo()
     assert [one.name for one in asked.latest_first()] == [path] * is_file
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: os.system("nowhere-to-be-found --version 2>/dev/null"),
+        lambda: os.popen("nowhere-to-be-found 2>/dev/null").read(),
+        lambda: os.posix_spawn("/nowhere/to-be-found", ["to-be-found"], {}),
+    ],
+    ids=["system", "popen", "posix_spawn"],
+)
+def test_a_program_that_is_not_here_is_asked_for_however_it_is_started(start: Callable[[], object]) -> None:
+    asked = failed_lookups.FailedLookups()
+    undo = failed_lookups.install(asked)
+    try:
+        with contextlib.suppress(OSError):
+            start()
+    finally:
+        undo()
+    assert any(one.kind == "program" and "to-be-found" in one.name for one in asked.latest_first())
 
 
 def test_a_frame_that_has_returned_is_not_the_one_that_was_given_its_memory(tmp_path: Path) -> None:

@@ -194,6 +194,10 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
                 current.wrote(os.fsdecode(arguments[1]))
         elif event == "subprocess.Popen":
             _program(arguments[0], arguments[1])
+        elif event == "os.system":
+            _program("/bin/sh", ["sh", "-c", arguments[0]])
+        elif event == "os.posix_spawn":
+            _program(arguments[0], arguments[1])
         return
     path = arguments[position]
     if event == "open" and not _is_read(arguments):
