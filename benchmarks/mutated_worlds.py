@@ -44,7 +44,7 @@ def in_this_process(count: int, seed: int) -> bool:
             elif is_certain(rank):
                 told["certain NO-GO"] += 1
                 assert rank.failure is not None
-                print(f"certain: {world.name}: {rank.failure.type}: {rank.failure.message[:80]}")
+                print(f"certain: {world.name}: {rank.failure.type}: {rank.failure.message[:80]}", flush=True)
             else:
                 told["CANNOT-TELL"] += 1
             told["certain by its words alone"] += rank is not None and by_words_alone(place / "lacking")
