@@ -48,10 +48,22 @@ def test_the_order_of_a_scalers_calls_hangs_on_no_value(what: str, message: str,
     assert (assumption_before(rank, failure) is not None) is weakens
 
 
-@pytest.mark.parametrize(("kind", "weakens"), [("torch._dynamo.exc.Unsupported", False), ("ValueError", True)])
-def test_that_code_is_not_compiled_here_is_no_reason_for_the_compilers_refusal(kind: str, weakens: bool) -> None:
+_AS_WRITTEN = "what torch.compile compiles runs as it is written: it compiles, and takes no more memory"
+_SCORES = "choices among unknown scores are evenly spread"
+
+
+@pytest.mark.parametrize(
+    ("kind", "assumed", "weakens"),
+    [
+        ("torch._dynamo.exc.Unsupported", _AS_WRITTEN, False),
+        ("torch._dynamo.exc.Unsupported", _SCORES, False),
+        ("torch._dynamo.exc.Unsupported", "an unknown number: 16 in one step, 1/16 in the next", True),
+        ("ValueError", _AS_WRITTEN, True),
+        ("ValueError", _SCORES, True),
+    ],
+)
+def test_no_value_of_a_tensor_is_a_reason_for_the_compilers_refusal(kind: str, assumed: str, weakens: bool) -> None:
     frame = Frame(path="/home/user/train.py", line=43, function="clip", owner="user")
     failure = Failure(type=kind, message="Data-dependent branching", frames=(frame,), phase="forward", step=0)
-    as_written = "what torch.compile compiles runs as it is written: it compiles, and takes no more memory"
-    rank = RankRecord(0, 0, "cuda:0", "raised", assumptions=[Assumption(as_written, "/home/user/train.py:41")])
+    rank = RankRecord(0, 0, "cuda:0", "raised", assumptions=[Assumption(assumed, "/home/user/train.py:41")])
     assert (assumption_before(rank, failure) is not None) is weakens

@@ -185,6 +185,22 @@ def test_a_worker_that_needs_the_engine_has_it(tmp_path: Path, monkeypatch: pyte
     assert asked == [("vllm", "xformers"), ("xformers",)]
 
 
+@pytest.mark.parametrize(
+    ("torch", "written"),
+    [
+        ("torch==2.10", "triton==3.6.*"),
+        ("torch==2.6.0+cu124", "triton==3.2.*"),
+        ("torch==2.7.*", "triton==3.3.*"),
+        ("torch>=2.4", "triton"),
+        ("torch==9.9", "triton"),
+    ],
+)
+def test_a_package_that_no_file_lists_goes_with_the_torch_that_one_pins(torch: str, written: str) -> None:
+    found = Packages(lines={"torch": torch})
+    assert found.add("triton")
+    assert found.text().decode().splitlines()[-1] == written
+
+
 def test_only_a_name_that_something_vouches_for_is_added() -> None:
     found = Packages(lines={"torch": "torch"}, asked={"decord": "decord>=0.6"})
     assert found.add("decord")

@@ -16,6 +16,7 @@ import random
 import sys
 import textwrap
 import types
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,8 @@ from gonogo.virtual.sandbox import network
 from gonogo.virtual.stack import frames_of_traceback
 
 _IMPORTS = """\
-import ctypes, glob, importlib, importlib.util, json, os, pathlib, shutil, socket, sqlite3, subprocess, sys
+import configparser, contextlib, ctypes, glob, importlib, importlib.metadata, importlib.util, json, os
+import pathlib, shutil, socket, sqlite3, subprocess, sys, zipfile
 import numpy as np
 """
 
@@ -53,6 +55,14 @@ GETTING: dict[str, tuple[str, ...]] = {
         'got = {"n": os.stat("data/rows.json").st_size}',
         'got = {"n": len(np.fromfile("data/rows.npy"))}',
         'rows = sqlite3.connect("data/rows.sqlite").execute("select n from rows").fetchall()\ngot = {"n": rows[0][0]}',
+        'parser = configparser.ConfigParser()\nparser.read("data/rows.ini")\n'
+        'got = {"n": len(parser.sections())} if parser.sections() else None',
+        'found = [one for _, _, names in os.walk("data") for one in names]\ngot = {"n": len(found)} if found else None',
+        'got = {"n": 1} if zipfile.is_zipfile("data/rows.zip") else None',
+        'got = {"n": os.path.getsize("data/rows.json")}',
+        'got = None\nwith contextlib.suppress(OSError):\n    got = json.load(open("data/rows.json"))',
+        'sizes = {path.name: path.stat().st_size for path in sorted(pathlib.Path("data").rglob("*.json"))}\n'
+        'got = {"n": max(sizes.values(), default=0)} if sizes else None',
     ),
     "module": (
         "import extras_of_run\ngot = extras_of_run.VALUE",
@@ -63,6 +73,11 @@ GETTING: dict[str, tuple[str, ...]] = {
         'try:\n    got = importlib.import_module("extras_of_run").VALUE\nexcept Exception:\n    got = None',
         "HAS = True\ntry:\n    import extras_of_run\nexcept ModuleNotFoundError:\n    HAS = False\n"
         "got = extras_of_run.VALUE if HAS else None",
+        'try:\n    release = importlib.metadata.version("extras_of_run")\n'
+        "except importlib.metadata.PackageNotFoundError:\n    release = None\n"
+        'got = {"n": len(release)} if release else None',
+        'named = [one.metadata["Name"] for one in importlib.metadata.distributions(name="extras_of_run")]\n'
+        'got = {"n": 1} if named else None',
     ),
     "program": (
         'got = {"n": 1 + subprocess.run(["tool-of-run"]).returncode}',
@@ -71,6 +86,8 @@ GETTING: dict[str, tuple[str, ...]] = {
         'try:\n    got = {"n": 1 + subprocess.call(["tool-of-run"])}\nexcept OSError:\n    got = None',
         'done = subprocess.run("tool-of-run", shell=True, capture_output=True)\n'
         'got = {"n": 1} if done.returncode == 0 else None',
+        'text = os.popen("tool-of-run").read()\ngot = {"n": len(text)} if text else None',
+        'got = {"n": 1} if os.system("tool-of-run") == 0 else None',
     ),
     "library": (
         'ctypes.CDLL(os.environ["LIBRARY_OF_RUN"])\ngot = {"n": 1}',
@@ -168,8 +185,8 @@ class World:
         (folder / ".git").mkdir()  # the project ends here
 
 
-def all_worlds() -> list[World]:
-    """Every program that can be put together, in the same order each time."""
+def all_worlds(seed: int = 7) -> list[World]:
+    """Every program that can be put together, in an order that the seed decides."""
     found = [
         World(lacks, getting, place, use)
         for lacks, ways in GETTING.items()
@@ -180,7 +197,7 @@ def all_worlds() -> list[World]:
         if not (place == "in another file" and lacks in ("assumed", "package", "python"))
         if not (place == "in a class" and getting.startswith("def "))
     ]
-    random.Random(7).shuffle(found)
+    random.Random(seed).shuffle(found)
     return found
 
 
@@ -190,8 +207,13 @@ def healthy(world: World, folder: Path) -> BaseException | None:
     (folder / "data" / "rows.json").write_text('{"n": 3}')
     (folder / "data" / "rows.npy").write_bytes(_array())
     _database(folder / "data" / "rows.sqlite")
+    (folder / "data" / "rows.ini").write_text("[rows]\nn = 3\n")
+    with zipfile.ZipFile(folder / "data" / "rows.zip", "w") as archive:
+        archive.writestr("rows.json", "{}")
     (folder / "site").mkdir()
     (folder / "site" / "extras_of_run.py").write_text('VALUE = {"n": 4}\n')
+    (metadata := folder / "site" / "extras_of_run-1.0.dist-info").mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: extras_of_run\nVersion: 1.0\n")
     (folder / "bin").mkdir()
     (tool := folder / "bin" / "tool-of-run").write_text("#!/bin/sh\necho 1\n")
     tool.chmod(0o755)

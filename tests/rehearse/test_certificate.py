@@ -9,7 +9,8 @@ import pytest
 from certainty_cases import CASES
 from lacking_worlds import World, all_worlds, healthy, is_certain, judge, mutated, rehearsed_lacking
 
-from gonogo.evidence.rehearsal.record import AcceleratorFacts, Failure, Frame, RankRecord, RehearsalRecord
+from gonogo.evidence.prepared import Prepared
+from gonogo.evidence.rehearsal.record import AcceleratorFacts, FailedLookup, Failure, Frame, RankRecord, RehearsalRecord
 from gonogo.finding import Verdict
 from gonogo.hazards.hazard import Hazard
 from gonogo.hazards.index import all_hazards
@@ -168,6 +169,33 @@ def test_what_gonogo_made_has_no_part_in_it(tmp_path: Path) -> None:
     )  # whatever is in it
     record = record_of(tmp_path, refused, made_operands=["Qwen2TokenizerFast"])
     assert lacking(record, ProjectWorld.of(tmp_path, tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "certain"),
+    [
+        ("gpt2", "library", True),
+        ("Some-Owner/Model/adapter_config.json", "library", True),
+        ("some-owner/other", "library", False),
+        ("gpt2", "user", False),
+    ],
+)
+def test_a_library_looks_for_a_folder_of_a_models_name_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, owner: str, certain: bool
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    program = "import library\n\nmodel = library.load('gpt2')\nmodel.modul.save()\n"
+    (tmp_path / "train.py").write_text(program)
+    here = Frame(str(tmp_path / "train.py"), 4, "<module>", "model.modul.save()", "user")
+    asking = Frame("/site-packages/library/hub.py" if owner == "library" else here.path, 3, "load", "", owner)
+    look = FailedLookup("file", name, asking, Frame(here.path, 3, "<module>", "", "user"), 4, True, "load", 0)
+    rank = RankRecord(0, 0, "cuda:0", "raised", absent=[look], confinement="namespaces")
+    rank.failure = Failure("AttributeError", "no attribute 'modul'", (here,), "load", 0)
+    facts = AcceleratorFacts("H100-80G", "cuda", 80 << 30, 0)
+    record = RehearsalRecord(["python", "train.py"], str(tmp_path), 1, 1, 1, facts, 2, None, ranks=[rank])
+    prepared = Prepared(models={"gpt2": "models/gpt2", "some-owner/model": "models/model"})
+    apply_limits(record, ProjectWorld(tmp_path, tmp_path, prepared=prepared))
+    assert is_certain(rank) is certain
 
 
 def test_a_hazard_that_has_seen_the_mechanism_needs_no_release(tmp_path: Path) -> None:

@@ -178,6 +178,14 @@ def test_a_threads_collective_that_another_rank_never_calls(
     assert (world.comparison.divergence is not None) is parts
 
 
+def test_a_thread_that_calls_early_has_not_stepped_less_often(world: World) -> None:
+    of_thread(world, 0, "world")
+    for rank in range(2):
+        world.comparison.hear(rank, RankEnded("completed", steps=12))
+    assert world.comparison.divergence is not None
+    assert {side.steps for side in world.comparison.divergence.sides} == {12}
+
+
 def test_a_threads_collective_beside_the_main_threads_is_not_compared(world: World) -> None:
     of_thread(world, 0, "world")
     for rank in range(2):

@@ -6,7 +6,8 @@ import os
 import textwrap
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from gonogo.rehearse.request import RehearsalRequest
 from gonogo.rehearse.run import rehearse
 from gonogo.virtual.collectives.call_sites import frame_of
 from gonogo.virtual.collectives.peers import EnoughRehearsed, Peers, RanksDiverged, connect_over_network
-from gonogo.virtual.protocol.messages import Waits
+from gonogo.virtual.protocol.messages import Message, ThreadCall, Waits
 from gonogo.virtual.protocol.plan import ExchangeAddress
 
 WORLD = (0, 1)
@@ -127,6 +128,36 @@ def test_a_stranger_is_not_let_in() -> None:
         false = msgspec.structs.replace(exchange.address, key="00" * 32)
         with pytest.raises(AssertionError), ranks(exchange, stranger, where=false):
             pass
+
+
+@pytest.mark.parametrize("joins", [{}, {"timeout": 5.0}, None], ids=["joined", "joined for a while", "left alone"])
+def test_a_daemon_threads_collective_counts_where_the_program_waits_for_it(joins: dict[str, float] | None) -> None:
+    ours, theirs = Pipe()
+    done = threading.Event()
+    with Exchange(WORLD) as exchange:
+        peers = Peers(0, exchange.address, ours)
+    undo = peers.follow_joins()
+    try:
+
+        def reduce() -> None:
+            peers.note_call_of_thread("world", WORLD, "allreduce", None)
+            done.set()
+
+        thread = threading.Thread(target=reduce, daemon=True)
+        thread.start()
+        assert done.wait(10)
+        if joins is not None:
+            thread.join(**joins)
+        peers.ended("completed", 0)
+    finally:
+        undo()
+    heard: list[Message] = []
+    while theirs.poll():  # at its end, too
+        with suppress(EOFError):
+            heard += msgspec.msgpack.decode(theirs.recv_bytes(), type=list[Message])
+            continue
+        break
+    assert [one.call.group for one in heard if isinstance(one, ThreadCall)] == (["world"] if joins == {} else [])
 
 
 SOURCE = """

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gettext
+import os
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,3 +41,80 @@ def test_a_database_in_memory_is_no_file_that_lacks(tmp_path: Path, name: str, i
     finally:
         undo()
     assert [one.name for one in asked.latest_first()] == [path] * is_file
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda: os.system("nowhere-to-be-found --version 2>/dev/null"),
+        lambda: os.popen("nowhere-to-be-found 2>/dev/null").read(),
+        lambda: os.posix_spawn("/nowhere/to-be-found", ["to-be-found"], {}),
+    ],
+    ids=["system", "popen", "posix_spawn"],
+)
+def test_a_program_that_is_not_here_is_asked_for_however_it_is_started(start: Callable[[], object]) -> None:
+    asked = failed_lookups.FailedLookups()
+    undo = failed_lookups.install(asked)
+    try:
+        with contextlib.suppress(OSError):
+            start()
+    finally:
+        undo()
+    assert any(one.kind == "program" and "to-be-found" in one.name for one in asked.latest_first())
+
+
+def test_a_frame_that_has_returned_is_not_the_one_that_was_given_its_memory(tmp_path: Path) -> None:
+    asked = failed_lookups.FailedLookups()
+
+    def outer() -> None:
+        ask()
+        fail()
+
+    def ask() -> None:
+        asked.look(str(tmp_path / "rows"))
+
+    def fail() -> None:
+        raise ValueError
+
+    try:
+        outer()
+    except ValueError as error:
+        failing = error
+    assert failing.__traceback__ is not None
+    (place, one), *_ = asked._by_user.items() or asked._by_libraries.items()
+    inner = failing.__traceback__.tb_next.tb_next  # type: ignore[union-attr]
+    assert inner is not None
+    reused = tuple((id(inner.tb_frame), code, line) if code is ask.__code__ else (identity, code, line)
+                   for identity, code, line in one.stack)  # fmt: skip
+    assert reused != one.stack
+    kept = asked._by_user if asked._by_user else asked._by_libraries
+    for stack in (one.stack, reused):
+        kept[place] = one._replace(stack=stack)
+        (found,) = failed_lookups.before_failure(asked, failing, [])
+        assert found.shared is not None
+        assert found.shared.function == "outer"
+
+
+def test_gonogos_own_look_for_a_models_folder_is_the_programs_only_where_the_hub_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gonogo.virtual.lookups import probe_reporting
+    from gonogo.virtual.weights.places import as_folder
+
+    cached = tmp_path / "snapshots" / "0" / "config.json"
+    cached.parent.mkdir(parents=True)
+    cached.write_text("{}")
+    monkeypatch.setattr(
+        "huggingface_hub.try_to_load_from_cache",
+        lambda name, file, **_: str(cached) if (name, file) == ("gpt2", "config.json") else None,
+    )
+    asked = failed_lookups.FailedLookups()
+    undo = [failed_lookups.install(asked), probe_reporting.install()]
+    try:
+        assert as_folder("gpt2") == str(cached.parent)
+        assert not list(asked.latest_first())
+        assert as_folder("checkpoints/last") is None
+        assert [one.name for one in asked.latest_first()] == ["checkpoints/last"]
+    finally:
+        while undo:
+            undo.pop()()

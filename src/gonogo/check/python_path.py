@@ -9,27 +9,48 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from gonogo.evidence.config.accelerate import AccelerateConfig
 from gonogo.evidence.environment.own_package import own_package
 from gonogo.evidence.launch.launch import Launch
 from gonogo.evidence.paths import folders_upward, is_file
 from gonogo.evidence.run import OffPath
+from gonogo.evidence.script.identifiers import identifiers, last_name
 from gonogo.evidence.script.module_search import PythonPath
 from gonogo.evidence.script.project import Project
 from gonogo.evidence.script.script import Script
 
+_OTHER_KINDS = ("multi_gpu", "tpu", "use_fsdp", "use_megatron_lm", "cpu")
+_IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+_ENDING = frozenset({"exit", "_exit", "abort"})
 _ROOTS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
 
 
-def python_path_of(launch: Launch, program: Path | None) -> PythonPath:
-    """``sys.path`` of a launch, as far as it is the project's: Python's own rules, and what the launcher adds."""
+def python_path_of(launch: Launch, program: Path | None, accelerate: AccelerateConfig | None = None) -> PythonPath:
+    """``sys.path`` of a launch, as far as it is the project's: Python's own rules, and what the launcher adds.
+
+    ``accelerate``: the config that ``accelerate launch`` reads, where it is here.
+    """
     cwd = os.path.realpath(launch.cwd)
     first = cwd if launch.program_kind != "script" or program is None else os.path.dirname(os.path.realpath(program))
     entries = [os.path.realpath(os.path.join(cwd, os.path.expanduser(each))) for each in launch.python_path]
     if launch.launcher == "deepspeed" and launch.nodes.number not in (None, 1):
         entries.append(cwd)  # its runner hands the folder to the other nodes
+    with_deepspeed = _starts_deepspeed(launch, accelerate) if launch.launcher == "accelerate" else False
+    if with_deepspeed:
+        entries.append(cwd)  # accelerate's prepare_deepspeed_cmd_env
     owned = (own_package(folder) for folder in _upward(launch, program))
     installed = tuple(dict.fromkeys(os.path.realpath(each.source) for each in owned if each is not None))
-    return PythonPath(tuple(dict.fromkeys((first, *entries))), installed, cwd, launch.python_path_complete)
+    complete = launch.python_path_complete and with_deepspeed is not None
+    return PythonPath(tuple(dict.fromkeys((first, *entries))), installed, cwd, complete)
+
+
+def _starts_deepspeed(launch: Launch, accelerate: AccelerateConfig | None) -> bool | None:
+    """Whether ``accelerate launch`` starts the program for DeepSpeed; None where a config that isn't here decides."""
+    if "use_deepspeed" in launch.launcher_options:
+        return True
+    if any(name in launch.launcher_options for name in _OTHER_KINDS):
+        return False  # the config's kind holds only where the command names none
+    return accelerate.deepspeed_on if accelerate is not None else None
 
 
 def project_root(launch: Launch, program: Path) -> Path:
@@ -76,7 +97,7 @@ def imports_off_path(launch: Launch, project: Project, scripts: Sequence[Script]
             continue
         for node, name in _imported(script):
             top = name.partition(".")[0]
-            if top in found or project.search.knows(top, "") or is_installed(top):
+            if (top in found and not found[top].optional) or project.search.knows(top, "") or is_installed(top):
                 continue
             folder = next((place for place in places if _holds(place, top)), None)
             if folder is not None:
@@ -87,8 +108,28 @@ def imports_off_path(launch: Launch, project: Project, scripts: Sequence[Script]
                     and not project.search.unread
                 )
                 own = script is scripts[0] and isinstance(script.index.parents.get(node), ast.Module)
-                found[top] = OffPath(top, folder, script, node, surely=settled and own)
+                optional = _does_without(script, node)
+                found[top] = OffPath(top, folder, script, node, surely=settled and own, optional=optional)
     return tuple(found.values())
+
+
+def _does_without(script: Script, node: ast.stmt) -> bool:
+    """Whether an import stands in a ``try`` that goes on without the module."""
+    inner: ast.AST = node
+    while (outer := script.index.parents.get(inner)) is not None:
+        if isinstance(outer, ast.Try) and inner in outer.body:
+            caught = (one for one in outer.handlers if one.type is None or _IMPORT_ERRORS & {*identifiers(one.type)})
+            if (handler := next(caught, None)) is not None and not _ends(handler):
+                return True
+        inner = outer
+    return False
+
+
+def _ends(handler: ast.ExceptHandler) -> bool:
+    return any(
+        isinstance(part, ast.Raise) or (isinstance(part, ast.Call) and last_name(part) in _ENDING)
+        for part in ast.walk(handler)
+    )
 
 
 def _imported(script: Script) -> Iterator[tuple[ast.Import | ast.ImportFrom, str]]:

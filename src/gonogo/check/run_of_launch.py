@@ -78,10 +78,10 @@ class RunMaker:
         """The run that a launch starts."""
         self.used.add(launch.source.path)
         self.notes += [note for note in launch.notes if note not in self.notes]
-        scripts, absent = self._scripts_of(launch)
+        accelerate = self._accelerate_of(launch)
+        scripts, absent = self._scripts_of(launch, accelerate)
         given, complete = _arguments_set_in(scripts)
         arguments = read_arguments(launch, given, script_complete=complete)
-        accelerate = self._accelerate_of(launch)
         model = _model_of(arguments, scripts, launch.cwd)
         for field in (launch.framework_config,):
             if path := launch.path_of(field):
@@ -136,7 +136,9 @@ class RunMaker:
                 run.model = _model_of(arguments, (script,), Path(source.path).parent)
                 yield run
 
-    def _scripts_of(self, launch: Launch) -> tuple[tuple[Script, ...], tuple[OffPath, ...]]:
+    def _scripts_of(
+        self, launch: Launch, accelerate: AccelerateConfig | None
+    ) -> tuple[tuple[Script, ...], tuple[OffPath, ...]]:
         """The program with the modules of the project that it imports, and which it would not find."""
         from gonogo.check.python_path import imports_off_path, project_root, python_path_of
         from gonogo.evidence.script.project import Project, read_script
@@ -153,7 +155,7 @@ class RunMaker:
         source = self._use(path)
         if source is None:
             return (), ()
-        root, looked_in = project_root(launch, path), python_path_of(launch, path)
+        root, looked_in = project_root(launch, path), python_path_of(launch, path, accelerate)
         own = path if b"sys" in source.data and b"path" in source.data else None  # what it adds is its own
         key = (resolved(root), looked_in, own)
         project = self._projects.setdefault(key, Project(root, path=looked_in))

@@ -28,6 +28,8 @@ class OffPath(msgspec.Struct, frozen=True, eq=False):
     node: ast.Import | ast.ImportFrom
     surely: bool
     """Nothing that the files leave open could put it there."""
+    optional: bool = False
+    """The program catches the ImportError and goes on without it."""
 
 
 class Run:

@@ -18,15 +18,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gonogo.evidence.environment.compatibility import Requirement, required_by
+from gonogo.evidence.environment.compatibility import BuiltFor, Requirement, builds_of, releases_for_torch, required_by
 from gonogo.evidence.environment.version_range import versions_in
-from gonogo.evidence.tables import TABLES
 from gonogo.hazards.facts.installed import (
     certainty_of_versions,
     describe_package,
@@ -55,19 +54,6 @@ from gonogo.hazards.rule import (
 
 if TYPE_CHECKING:
     from gonogo.evidence.environment.environment import Environment
-
-
-class BuiltFor(msgspec.Struct, frozen=True):
-    """Releases of a package, and the torch that goes with them."""
-
-    package: str
-    versions: str
-    torch: str
-    source: str
-
-
-class _Table(msgspec.Struct, frozen=True):
-    built_for: tuple[BuiltFor, ...]
 
 
 class VersionContext(msgspec.Struct, frozen=True):
@@ -316,26 +302,16 @@ def kind_of(page: HazardPage) -> type[Hazard]:
     return BelowMinimum if "package" in page.head else BuiltForOtherTorch
 
 
-@cache
-def _rows() -> tuple[BuiltFor, ...]:
-    data = (TABLES / "compatibility" / "built_for.json").read_bytes()
-    return msgspec.json.decode(data, type=_Table).built_for
-
-
 def torch_of(package: str, environment: Environment) -> BuiltFor | None:
     """The torch that the environment's release of a package goes with; None where that isn't known."""
     version = environment.version(package)
     if version is None:
         return None
-    rows = (row for row in _rows() if row.package == package)
+    rows = builds_of(package)
     return next((row for row in rows if (named := versions_in(row.versions)) and named.has(version)), None)
 
 
 def versions_for_torch(package: str, environment: Environment) -> str | None:
     """The specifier of the package's newest releases for the environment's torch."""
     version = environment.version("torch")
-    if version is None:
-        return None
-    rows = [row for row in _rows() if row.package == package]
-    fitting = [row for row in rows if (named := versions_in(row.torch)) and named.has(version)]
-    return fitting[-1].versions if fitting else None
+    return releases_for_torch(package, version) if version is not None else None

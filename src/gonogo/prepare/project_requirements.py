@@ -17,10 +17,12 @@ import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from gonogo.evidence.environment.compatibility import releases_for_torch
 from gonogo.evidence.environment.environment import Environment
 from gonogo.evidence.environment.own_package import OwnPackage, modules_in, own_package
 from gonogo.evidence.environment.package_name import canonical
 from gonogo.evidence.environment.reading import read_environment
+from gonogo.evidence.environment.version_range import parse_version
 from gonogo.evidence.paths import folders_upward, is_file, is_folder
 from gonogo.evidence.run import Run
 from gonogo.evidence.script.script import Script
@@ -94,8 +96,16 @@ class Packages(msgspec.Struct):
         lines += [f"# Not followed: {line}" for line in self.index_lines]
         lines += [line for name, line in sorted(self.lines.items()) if name not in self.added]
         lines += ["# What the launch needs beside:"] if self.added else []
-        lines += [self.lines[name] for name in sorted(self.added)]
+        lines += [self._beside_torch(name) for name in sorted(self.added)]
         return "\n".join([*lines, ""]).encode()
+
+    def _beside_torch(self, name: str) -> str:
+        """The line of a package that no file lists, of the release that goes with the torch that one pins."""
+        line = self.lines[name]
+        pinned = [one for one in _specifier(self.lines.get("torch", "")) if one.operator in ("==", "===")]
+        version = parse_version(pinned[0].version.removesuffix(".*")) if pinned else None
+        releases = releases_for_torch(name, version) if version is not None and line == name else None
+        return f"{name}{releases or ''}" if line == name else line
 
 
 def packages_of(runs: Sequence[Run], folder: Path) -> Packages:

@@ -154,7 +154,10 @@ def was_interrupted(record: RehearsalRecord) -> bool:
 
 
 def _missing(rank: RankRecord) -> list[Phase]:
-    return [phase for phase in rank.expected_phases if phase not in rank.phases]
+    reached = {*rank.phases}
+    if "backward" in reached:
+        reached.add("forward")  # a loss of parameters that are no module's: nothing says when its forward began
+    return [phase for phase in rank.expected_phases if phase not in reached]
 
 
 def _is_complete(record: RehearsalRecord) -> bool:

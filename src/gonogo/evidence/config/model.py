@@ -10,11 +10,13 @@ from typing import Any
 
 import msgspec
 
-from gonogo.evidence.paths import contents, expanded, is_file
+from gonogo.evidence.paths import contents, expanded, is_file, is_folder
 from gonogo.evidence.patterns import Pattern
 
 _MAX_CONFIG = 4 << 20
 _HUB_NAME = Pattern(r"^[\w.-]+/[\w.-]+$")
+_HUB_FOLDER = Pattern(r"^[\w-][\w.-]*(?:/[\w.-]+)?$")
+"""Names of the hub's first years have no owner: gpt2."""
 
 # Keys of a config.json that say how many experts a layer has; see transformers' MoE configurations.
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts")
@@ -138,6 +140,14 @@ def places_of_config(name: str, folder: Path) -> Iterator[Path]:
             yield from sorted(cached.glob("*/config.json"))
         except OSError:
             return
+
+
+def is_in_hub_cache(name: str) -> bool:
+    """Whether something of a model or data set of the hub has been fetched to this machine."""
+    if not _HUB_FOLDER.search(name):
+        return False
+    folder = name.replace("/", "--")
+    return any(is_folder(_hub_cache() / f"{kind}--{folder}") for kind in ("models", "datasets"))
 
 
 def _hub_cache() -> Path:

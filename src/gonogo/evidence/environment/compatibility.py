@@ -86,6 +86,15 @@ class Requirement(msgspec.Struct, frozen=True):
     capability: str | None = None
 
 
+class BuiltFor(msgspec.Struct, frozen=True):
+    """Releases of a package, and the torch that goes with them."""
+
+    package: str
+    versions: str
+    torch: str
+    source: str
+
+
 class KnownBad(msgspec.Struct, frozen=True):
     """A release with a known fault: see ``about`` in ``known_bad.json``."""
 
@@ -125,6 +134,10 @@ class _PackagesTable(msgspec.Struct, frozen=True):
     bitsandbytes: tuple[_Bitsandbytes, ...]
 
 
+class _BuiltForTable(msgspec.Struct, frozen=True):
+    built_for: tuple[BuiltFor, ...]
+
+
 class _KnownBadTable(msgspec.Struct, frozen=True):
     known_bad: tuple[KnownBad, ...]
 
@@ -147,6 +160,17 @@ class _TransformersTable(msgspec.Struct, frozen=True):
 def _table(name: str, kind: type[_Table]) -> _Table:
     path = TABLES / "compatibility" / f"{name}.json"
     return msgspec.json.decode(path.read_bytes(), type=kind)
+
+
+def builds_of(package: str) -> list[BuiltFor]:
+    """The releases of a package that are built for one torch, or (triton) required by one; the oldest first."""
+    return [row for row in _table("built_for", _BuiltForTable).built_for if row.package == package]
+
+
+def releases_for_torch(package: str, torch: Version) -> str | None:
+    """The specifier of a package's newest releases for a torch; None where none is known."""
+    fitting = [row for row in builds_of(package) if (named := versions_in(row.torch)) and named.has(torch)]
+    return fitting[-1].versions if fitting else None
 
 
 def torch_release(version: str | Version) -> TorchRelease | None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import os
 import re
 import sys
@@ -52,9 +53,12 @@ def own_package(folder: Path) -> OwnPackage | None:
     setup, project = folder / "setup.py", folder / "pyproject.toml"
     told = _of_pyproject(project) if is_file(project) else None
     by_setup = _of_setup(setup) if is_file(setup) else None
-    if told is None and by_setup is None and not is_file(folder / "setup.cfg"):
+    by_config = _of_setup_cfg(folder / "setup.cfg") if is_file(folder / "setup.cfg") else None
+    if told is None and by_setup is None and by_config is None:
         return None
-    both = {**(by_setup or {}), **{key: value for key, value in (told or {}).items() if value}}
+    both: dict[str, Any] = {}
+    for source_of in (by_setup, by_config, told):  # what a later one says holds, as setuptools has it
+        both.update({key: value for key, value in (source_of or {}).items() if value})
     name = canonical(both.get("name") or "")
     source = _source(folder, name, both.get("where") or "")
     if source is None:
@@ -154,6 +158,38 @@ def _only_line(folder: Path, name: Any) -> str:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+# setup.cfg
+
+
+def _of_setup_cfg(path: Path) -> dict[str, Any] | None:
+    """What setuptools reads of it; None where it only has the settings of other tools."""
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(path.read_text(encoding="utf-8", errors="replace"))
+    except (OSError, configparser.Error):
+        return None
+    if not (parser.has_section("metadata") or parser.has_section("options")):
+        return None
+
+    def lines(section: str, key: str) -> list[str]:
+        return [line.strip() for line in parser.get(section, key, fallback="").splitlines() if line.strip()]
+
+    requires = lines("options", "install_requires")
+    named = [line.removeprefix("file:").split(",") for line in requires if line.startswith("file:")]
+    folders = (line.partition("=") for line in lines("options", "package_dir"))
+    where = [*lines("options.packages.find", "where"), *(value.strip() for key, _, value in folders if not key.strip())]
+    version = parser.get("metadata", "version", fallback="").strip()
+    found = [CONSOLE_SCRIPT.fullmatch(line) for line in lines("options.entry_points", "console_scripts")]
+    return {
+        "name": parser.get("metadata", "name", fallback="").strip(),
+        "version": "" if version.startswith(("attr:", "file:")) else version,
+        "requires": [line for line in requires if not line.startswith("file:")],
+        "files": [name.strip() for names in named for name in names],
+        "where": next(iter(where), ""),
+        "scripts": {each[1]: f"{each[2]}:{each[3]}" for each in found if each},
+    }
 
 
 # setup.py

@@ -186,9 +186,6 @@ _ORDER_OF_A_SCALER = re.compile(
 )
 """What torch's GradScaler says of the order of its calls, which no gradient's value decides."""
 
-_AS_WRITTEN = "what torch.compile compiles runs as it is written"
-
-
 _PYTHON_VALUES = (
     "an unknown number", "an unknown integer", "a condition on unknown values", "unknown tensors are equal",
     _READ_AS_ZERO, "the objects received",
@@ -262,8 +259,8 @@ def _made_nearby(rank: RankRecord, failure: Failure) -> Assumption | None:
             continue  # it decides whether DDP is made, and nothing after that
         if of_order and assumption.what == _FINITE:
             continue
-        if failure.type.endswith(".Unsupported") and assumption.what.startswith(_AS_WRITTEN):
-            continue  # the compiler's refusal, which does not come of running it so
+        if failure.type.endswith(".Unsupported") and not is_python_value(assumption):
+            continue  # the compiler refuses code before a tensor of it has values, and however it would be run
         if whatever and assumption.what == _READ_AS_ZERO and raising and (path, line) == (raising.path, raising.line):
             continue
         if raising and path == raising.path and 0 <= raising.line - line <= _LINES_BEFORE:

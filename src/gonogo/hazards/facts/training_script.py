@@ -178,7 +178,11 @@ def gradient_checkpointing(run: Run) -> Field:
 
 
 def set_in_code(run: Run, name: str) -> Iterator[Field]:
-    """What a script gives an attribute of that name, as ``arguments.gradient_checkpointing = True`` after parsing."""
+    """What a script gives an attribute of that name after parsing.
+
+    ``arguments.gradient_checkpointing = True``, ``setattr(arguments, "gradient_checkpointing", True)``, and
+    ``dataclasses.replace(arguments, gradient_checkpointing=True)``.
+    """
     word = name.encode()
     for script in run.scripts:
         if word not in script.source.data:
@@ -186,6 +190,13 @@ def set_in_code(run: Run, name: str) -> Iterator[Field]:
         for node in script.nodes(ast.Assign):
             if any(isinstance(target, ast.Attribute) and target.attr == name for target in node.targets):
                 yield script.field(node.value)
+        for call in script.calls("setattr"):
+            attribute, value = call.argument(1), call.argument(2)
+            if attribute.value == name and value is not None:
+                yield value
+        for call in script.calls("dataclasses.replace"):
+            if call.has(name):
+                yield call.keyword(name)
 
 
 def reentrant(run: Run) -> bool | None:

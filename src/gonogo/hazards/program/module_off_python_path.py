@@ -9,6 +9,8 @@ class ModuleOffPythonPath(Hazard):
     def in_launch(self, launch: Launch, run: Run) -> Findings:
         """An import of a module of the project, from a program that lies in another folder."""
         for each in run.off_path:
+            if each.optional:
+                continue
             folder = os.path.relpath(each.folder, launch.cwd)
             before = launch.variable("PYTHONPATH").string
             value = f"{before}:{folder}" if before else folder

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from gonogo.evidence.config.model import is_in_hub_cache
 from gonogo.evidence.library import is_library
 from gonogo.evidence.rehearsal.failures import class_of
 from gonogo.evidence.rehearsal.influence import Influence, ProgramLine
@@ -69,6 +70,8 @@ def why_of_other_ranks(rank: RankRecord, record: RehearsalRecord) -> Text | None
 def _counts(one: FailedLookup, failure: Failure, record: RehearsalRecord, world: ProjectWorld) -> bool:
     """Whether that it is not here says nothing of the machine that trains."""
     if one.kind == "file":
+        if one.asked.owner != "user" and _is_of_hub(one.name, world):
+            return False  # a library looks for a folder of that name before it asks the hub, on every machine
         path = Path(os.path.normpath(world.cwd / one.name))
         written = one.written or one.phase in _TRAINING or one.step > 0  # the program's own output, which it lacks
         is_as_installed = path.suffix in _CODE or path.parent.suffix in _METADATA
@@ -80,6 +83,15 @@ def _counts(one: FailedLookup, failure: Failure, record: RehearsalRecord, world:
             return False  # told by its own words: environment_mismatch
         return not record.whole_environment or distribution_of(name) in record.differing
     return one.kind != "folder"
+
+
+def _is_of_hub(name: str, world: ProjectWorld) -> bool:
+    """Whether a path is the name of a model or data set that the hub's answer was found for, or a file below it."""
+    relative = os.path.relpath(name, world.cwd) if os.path.isabs(name) else os.path.normpath(name)
+    parts = Path(relative).parts
+    names = {"/".join(parts[:count]) for count in (1, 2)}
+    prepared = {*world.prepared.models, *world.prepared.datasets}
+    return any(one.lower() in prepared or is_in_hub_cache(one) for one in names)
 
 
 def _has_part(one: FailedLookup, failure: Failure) -> bool:

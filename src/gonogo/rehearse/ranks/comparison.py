@@ -45,6 +45,8 @@ class _Made:
     index: int
     order: int
     before: tuple[_Made, ...]
+    of_thread: bool = False
+    """By a thread of the program's own."""
 
 
 @dataclass
@@ -106,7 +108,7 @@ class Comparison:
                 )
         elif isinstance(message, ThreadCall):
             group = self._groups[message.call.group]
-            group.of_threads[rank] = _Made(message.call, group.members, 0, state.made, ())
+            group.of_threads[rank] = _Made(message.call, group.members, 0, state.made, (), of_thread=True)
         elif isinstance(message, RankEnded):
             state.steps = message.steps
             state.has_threads = message.has_threads
@@ -255,13 +257,15 @@ class Comparison:
         first = self.ranks[ranks[0]]
         before = made.before if made is not None else tuple(first.last)
         site = first.sites.get(made.collective.site) if made is not None else None
+        in_step = None if made is None or made.of_thread else made.collective.step  # a thread calls beside the steps
+        steps = in_step if in_step is not None else max(first.steps, first.context.steps)
         return Side(
             ranks=tuple(sorted(ranks)),
             call=_call(first, made) if made is not None else None,
             before=tuple(_call(first, one) for one in before),
             batch=first.context.batch,
             batches=first.context.batches,
-            steps=made.collective.step if made is not None else max(first.steps, first.context.steps),
+            steps=steps,
             functions=site.functions if site is not None else (),
         )
 

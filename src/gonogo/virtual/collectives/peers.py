@@ -6,16 +6,19 @@ The exchange (``gonogo.rehearse.ranks.exchange``) compares what the ranks call. 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Client, Connection
+from weakref import WeakSet
 
 import msgspec
 
 from gonogo.virtual.collectives.call_sites import CallSites, describe_site
+from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.protocol.messages import (
     Collective,
     End,
@@ -39,6 +42,7 @@ _BATCH_SECONDS = 0.02
 _AHEAD = 1024
 """How many of them a rank makes without waiting for the others."""
 
+_MAX_THREADS = 256
 _SITES_OF_THREADS = 1 << 40
 """Numbers of stacks of threads begin there."""
 
@@ -76,8 +80,9 @@ class Peers:
         self._groups: set[str] = set()
         self._sites = CallSites(self._waiting_to_go_append)
         self._thread = threading.get_ident()
-        self._of_threads: dict[str, tuple[Group, Site, ThreadCall]] = {}
-        """By group, the first collective in a thread of the program's own that Python waits for at its end."""
+        self._of_threads: dict[tuple[str, int], tuple[threading.Thread, tuple[Group, Site, ThreadCall]]] = {}
+        """By group and thread of the program's own, the first collective in it."""
+        self._joined: WeakSet[threading.Thread] = WeakSet()
         self._flush()
 
     def _waiting_to_go_append(self, message: Message) -> None:
@@ -153,15 +158,30 @@ class Peers:
         Whether the other ranks call one in that group at all is told at the end; in which order a thread's calls come
         beside others is known of no run.
         """
-        thread = threading.current_thread()
-        if self.over or threading.get_ident() == self._thread or thread.daemon or group in self._of_threads:
+        thread, own = threading.current_thread(), threading.get_ident()
+        if self.over or own == self._thread or (group, own) in self._of_threads:
+            return
+        if len(self._of_threads) >= _MAX_THREADS:
             return
         module, phase, step = self.situation()
         site = describe_site(_SITES_OF_THREADS + len(self._of_threads), sys._getframe(1))
         call = Collective(
             group, operator, (), None, None, root, (), module, phase, step, site.number, Waits.NO
         )  # fmt: skip
-        self._of_threads[group] = Group(group, members), site, ThreadCall(call)
+        self._of_threads[group, own] = thread, (Group(group, members), site, ThreadCall(call))
+
+    def follow_joins(self) -> Callable[[], None]:
+        """Note which threads the program waits for, however long that takes; returns the undo."""
+        patches, real = Patches(), threading.Thread.join
+
+        @functools.wraps(real)
+        def join(thread: threading.Thread, timeout: float | None = None) -> None:
+            if timeout is None and not threading.current_thread().daemon:
+                self._joined.add(thread)
+            real(thread, timeout)
+
+        patches.set(threading.Thread, "join", join)
+        return patches.undo
 
     def ask(self, what: str, mine: bytes) -> list[bytes] | None:
         """What every rehearsed rank answers to the same question; None where not all come to ask it."""
@@ -185,8 +205,12 @@ class Peers:
     def ended(self, how: End, steps: int) -> None:
         """The program has ended, after so many optimizer steps."""
         try:
-            for told in self._of_threads.values():
-                self._waiting_to_go += told
+            groups: set[str] = set()
+            for (group, _), (thread, told) in self._of_threads.items():
+                # Python waits at its end for those that are no daemons, and the program for what it joins.
+                if group not in groups and (not thread.daemon or thread in self._joined):
+                    groups.add(group)
+                    self._waiting_to_go += told
             self._waiting_to_go.append(RankEnded(how, steps, _has_threads()))
             self._flush()
             self._connection.close()

@@ -18,10 +18,11 @@ import posix
 import re
 import shlex
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import source_from_cache
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, Literal, NamedTuple
 
 from gonogo.evidence.rehearsal.record import FailedLookup, Frame, Phase
@@ -50,12 +51,14 @@ words, the system's types of files): no program names these."""
 
 
 class _Asked(NamedTuple):
-    """One question without an answer, and the stack that asked it: (identity of a frame, its line), innermost first."""
+    """One question without an answer, and the stack that asked it: (identity of a frame, its code, its line), innermost
+    first. Frames are not kept, since they hold the program's values: the identity of one that has returned may be
+    another's by the time that something fails."""
 
     kind: Kind
     name: str
     asked: Frame
-    stack: tuple[tuple[int, int], ...]
+    stack: tuple[tuple[int, CodeType, int], ...]
     phase: Phase
     step: int
 
@@ -152,6 +155,23 @@ def looked_for(path: str) -> None:
         _CURRENT[-1].look(path)
 
 
+def is_folder_here(path: str) -> bool:
+    """Whether a folder lies there: asked by gonogo itself, which the program has not to do with."""
+    return stat.S_ISDIR(_mode_of(path))
+
+
+def is_file_here(path: str) -> bool:
+    """Whether a file lies there: asked by gonogo itself."""
+    return stat.S_ISREG(_mode_of(path))
+
+
+def _mode_of(path: str) -> int:
+    try:
+        return _stat(path).st_mode
+    except (OSError, ValueError):
+        return 0
+
+
 def not_reached(host: str) -> None:
     """A host was asked for, and the kernel, or the resolver, had no way to it."""
     _note("address", host)
@@ -173,6 +193,10 @@ def _audit(event: str, arguments: tuple[Any, ...]) -> None:
             if not _is_own(sys._getframe(1)):
                 current.wrote(os.fsdecode(arguments[1]))
         elif event == "subprocess.Popen":
+            _program(arguments[0], arguments[1])
+        elif event == "os.system":
+            _program("/bin/sh", ["sh", "-c", arguments[0]])
+        elif event == "os.posix_spawn":
             _program(arguments[0], arguments[1])
         return
     path = arguments[position]
@@ -289,10 +313,10 @@ class _LastFinder:
         return iter(())
 
 
-def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, int], ...]] | None:
+def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, CodeType, int], ...]] | None:
     """The innermost frame that is neither gonogo's nor Python's own, and the identities of the whole stack."""
     asked: Frame | None = None
-    stack: list[tuple[int, int]] = []
+    stack: list[tuple[int, CodeType, int]] = []
     while frame is not None and len(stack) < _MAX_DEPTH:
         code = frame.f_code
         if asked is None and not is_of_python(code.co_filename):
@@ -300,7 +324,7 @@ def _asking(frame: FrameType | None) -> tuple[Frame, tuple[tuple[int, int], ...]
         elif asked is None and str(frame.f_globals.get("__name__")).partition(".")[0] in _FOR_THEMSELVES:
             return None
         if asked is not None:
-            stack.append((id(frame), frame.f_lineno or 0))
+            stack.append((id(frame), code, frame.f_lineno or 0))
         frame = frame.f_back
     return (asked, tuple(stack)) if asked is not None else None
 
@@ -311,7 +335,7 @@ def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]
     What is there by now was only made later. ``handed``: paths that what failed was given.
     """
     failing = list(_failing(error))
-    lines = {id(frame): (number, line) for number, (frame, line) in enumerate(failing)}
+    places = {id(frame): number for number, (frame, _) in enumerate(failing)}
     frames = [_frame(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in failing]
     raising = next((frame for frame in reversed(frames) if frame is not None and not is_of_python(frame.path)), None)
     found: list[FailedLookup] = []
@@ -321,14 +345,12 @@ def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]
         shared: Frame | None = None
         failed_at = 0
         below = False
-        for identity, line in one.stack:
-            if identity in lines:
-                number, failed_at = lines[identity]
-                frame = frames[number]
-                if frame is not None:
-                    shared = Frame(frame.path, line, frame.function, "", frame.owner)
-                    below = raising is not None and _is_near(raising, frame, one.kind)
-                break
+        for number, line in _still_running(one, failing, places):
+            frame = frames[number]
+            shared, failed_at, below = None, failing[number][1], False
+            if frame is not None:
+                shared = Frame(frame.path, line, frame.function, "", frame.owner)
+                below = raising is not None and _is_near(raising, frame, one.kind)
         if one.asked.owner == "user" or (shared is not None and shared.owner != "user") or one.kind == "folder":
             found.append(
                 FailedLookup(
@@ -350,6 +372,28 @@ def before_failure(asked: FailedLookups, error: BaseException, handed: list[str]
         if user is not None and path not in told:
             found.insert(0, FailedLookup("file", path, user, user, user.line, True, phase, step, False, True))
     return found[:_MAX_RECORDED]
+
+
+def _still_running(
+    one: _Asked, failing: list[tuple[FrameType, int]], places: dict[int, int]
+) -> Iterator[tuple[int, int]]:
+    """The frames that asked and had not returned when it failed: their place among those that failed, and the line from
+    which they asked, the outermost first.
+
+    What runs within a frame is its callee both times, or it is another call, whose frame may have been given the memory
+    of one that had returned.
+    """
+    expected: int | None = None
+    for identity, code, line in reversed(one.stack):
+        number = places.get(identity)
+        if number is not None and failing[number][0].f_code is not code:
+            number = None
+        if expected is None and number is None:
+            continue  # below what caught the exception
+        if number is None or (expected is not None and number != expected):
+            return
+        yield number, line
+        expected = number + 1
 
 
 def _failing(error: BaseException) -> Iterator[tuple[FrameType, int]]:

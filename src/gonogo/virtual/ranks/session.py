@@ -208,6 +208,7 @@ class Session:
         self.mode.on_failure = functools.partial(note_failed_call, self.modules)
         if self.peers is not None:
             self.meet(self.peers)
+            undo.append(self.peers.follow_joins())
         if self.of_life is not None:
             undo.append(self.of_life.install(self.mode, self.life, self.modules))
         if self.plan.only_looks:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gonogo.finding import translated
 from gonogo.finding.errors import UserError
+from gonogo.virtual.lookups.failed_lookups import is_folder_here, looked_for
 
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 ADAPTER_CONFIG = "adapter_config.json"
@@ -45,7 +46,7 @@ class ModelNotHere(UserError, OSError):
 
 def as_folder(name: str, **where: Any) -> str | None:
     """The folder of a model: the name itself, or the snapshot in the cache; None where there is neither."""
-    if os.path.isdir(name):
+    if is_folder_here(name):
         return os.path.join(name, where.get("subfolder") or "")
     from huggingface_hub import try_to_load_from_cache
 
@@ -58,9 +59,10 @@ def as_folder(name: str, **where: Any) -> str | None:
                 revision=where.get("revision"),
             )
         except ValueError:  # not a name that the hub could have
-            return None
+            break
         if isinstance(found, str):
             return os.path.dirname(found)
+    looked_for(name)  # now that the hub has nothing of that name, it is a folder that the program wants
     return None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from gonogo.evidence.rehearsal.record import FIRST_RANK_READS
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
+from gonogo.virtual.lookups.failed_lookups import is_file_here
 from gonogo.virtual.patching.after_import import after_import
 from gonogo.virtual.patching.patches import Patches
 from gonogo.virtual.weights import skeleton
@@ -97,13 +98,13 @@ def _place(name: str, kwargs: dict[str, Any]) -> str | None:
 
 def _check_there(name: str, kwargs: dict[str, Any]) -> str | None:
     """The model's folder; ModelNotHere where neither it nor its config is there. None for a single file."""
-    if os.path.isfile(name) or kwargs.get("gguf_file"):
+    if is_file_here(name) or kwargs.get("gguf_file"):
         return None
     folder = _place(name, kwargs)
     if folder is None:
         raise not_here(name)
-    has_config = os.path.isfile(os.path.join(folder, "config.json"))
-    if not has_config and not os.path.isfile(os.path.join(folder, ADAPTER_CONFIG)) and not _is_config(kwargs):
+    has_config = is_file_here(os.path.join(folder, "config.json"))
+    if not has_config and not is_file_here(os.path.join(folder, ADAPTER_CONFIG)) and not _is_config(kwargs):
         raise ModelNotHere(NO_CONFIG.format(name=name))
     return folder
 

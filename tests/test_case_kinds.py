@@ -1,0 +1,33 @@
+"""What check says of projects of the kinds that strangers' launches were judged wrongly at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from case_kinds import CASES, Case, answer
+
+OPEN = {"numpy 2/not-named": "check resolves no dependencies: which numpy scipy brings is known once prepare has run"}
+
+
+def _name(case: Case) -> str:
+    return f"{case.kind}/{case.name}"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            one, id=_name(one), marks=[pytest.mark.xfail(reason=OPEN[_name(one)])] if _name(one) in OPEN else []
+        )
+        for one in CASES
+    ],
+)
+def test_each_is_told_as_it_is(case: Case, tmp_path: Path) -> None:
+    verdict, certain = answer(case, tmp_path)
+    assert case.right(verdict, certain), (case.why, verdict, certain)
+
+
+def test_each_kind_has_three() -> None:
+    kinds = [case.kind for case in CASES]
+    assert all(kinds.count(kind) >= 3 for kind in kinds)
