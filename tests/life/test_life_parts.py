@@ -154,3 +154,17 @@ def test_what_another_process_made_of_a_checkpoint_is_not_known() -> None:
     report = life_report(record)
     assert report is not None
     assert report.states[0].status == "not-written"
+
+
+def test_what_the_first_life_did_not_write_is_nowhere_else() -> None:
+    """A checkpoint that the resume asks for is the run's own: its absence says nothing of another machine."""
+    record = _lives(_moment(), _moment())
+    assert record.first_life is not None
+    record.first_life.checkpoint_bytes = {"/x/out/checkpoint-2/model.safetensors": 8, "/x/ck.pt": 8}
+    assert record.was_written_before("out/checkpoint-2")
+    assert record.was_written_before("out/checkpoint-2/scheduler.pt")
+    assert not record.was_written_before("out/checkpoint-9")
+    assert not record.was_written_before("weights.bin"), "beside the program lie files of others, too"
+    record.first_life.world_size = 8
+    assert not record.was_written_before("out/checkpoint-2"), "of ranks that were not run, files are missing here"
+    assert not record.first_life.was_written_before("out/checkpoint-2")

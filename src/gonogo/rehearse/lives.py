@@ -35,6 +35,8 @@ class LifePass:
     """Of the first pass, whose worlds the second begins with."""
     trees: list[Path] = field(default_factory=list)
     """What this pass wrote."""
+    first: RehearsalRecord | None = None
+    """The first life's record, of one that comes after it."""
 
 
 def check_life(life: str | None, resume_on: str | None, resume_with: str | None) -> tuple[str, ...]:

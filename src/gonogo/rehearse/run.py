@@ -117,7 +117,6 @@ def _run_lives(
     first_pass = LifePass("first")
     part = dataclasses.replace(request, keep=kept("life-1"))
     first = _run_rehearsal(part, stated, overlay, scratch, started, progress, first_pass)
-    first.life_part = "first"
     if not came_to_save(first) or not first_pass.trees:
         return first
     (tree, *_) = first_pass.trees
@@ -132,9 +131,8 @@ def _run_lives(
         request, keep=kept("life-2"), command=command, gpus=request.resume_on or request.gpus,
         nodes=request.nodes if request.resume_on is None else None,
     )  # fmt: skip
-    second_pass = LifePass("second", below=(tree,), confinement=first_pass.confinement)
+    second_pass = LifePass("second", below=(tree,), confinement=first_pass.confinement, first=first)
     record = _run_rehearsal(part, machine, overlay, scratch, started, progress, second_pass)
-    record.life_part, record.first_life = "second", first
     record.resumes_as_given = command == list(request.command)
     record.notes += [(note.en, note.zh) for note in notes]
     return record
@@ -209,6 +207,7 @@ def _run_rehearsal(
     record.divergence = divergence
     record.notes += [(note.en, note.zh) for note in notes]
     record = variables.settled(record)
+    record.life_part, record.first_life = life.part, life.first
     _apply_limits(record, request)
     if request.keep is not None:
         with say_if_full(scratch):

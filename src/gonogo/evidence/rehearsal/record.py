@@ -6,6 +6,7 @@ A worker process (``gonogo.virtual``) writes one :class:`RankRecord` as JSON; th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Literal
 
@@ -401,8 +402,20 @@ class RehearsalRecord(msgspec.Struct):
     life_part: LifePart = ""
     """Which of two lives it is of, where the whole life was asked for: ``first`` where it came to no second one."""
     first_life: RehearsalRecord | None = None
+    """Of a second life: the record of the first."""
     checkpoint_bytes: dict[str, int] = {}
     """Of the first life: every file that it wrote from its first step on, of all ranks, and its size."""
-    """Of a second life: the record of the first."""
     resumes_as_given: bool = True
     """Whether the second life's command was the first's, word by word."""
+
+    def was_written_before(self, path: str) -> bool:
+        """Whether the first life, of which all ranks are known, wrote into a folder, or beside a file.
+
+        What is not there then is nowhere: the run itself has not written it.
+        """
+        first = self.first_life
+        if first is None or (first.world_size > 1 and not {0, 1} <= {rank.rank for rank in first.ranks}):
+            return False
+        whole = os.path.normpath(os.path.join(first.cwd, path))
+        folders = {os.path.dirname(file) for file in first.checkpoint_bytes}
+        return whole in folders or (os.path.dirname(whole) in folders and os.path.dirname(whole) != first.cwd)
