@@ -100,7 +100,10 @@ def write_base(folder: Path) -> None:
         shapes |= {f"{layer}.mlp.{name}_proj.weight": (128, 64) for name in ("gate", "up")}
         shapes |= {f"{layer}.mlp.down_proj.weight": (64, 128), f"{layer}.self_attn.o_proj.weight": (64, 64)}
         for name, size in (("q", 64), ("k", 32), ("v", 32)):
-            shapes |= {f"{layer}.self_attn.{name}_proj.{what}": (size, 64)[:n] for what, n in (("weight", 2), ("bias", 1))}
+            shapes |= {
+                f"{layer}.self_attn.{name}_proj.weight": (size, 64),
+                f"{layer}.self_attn.{name}_proj.bias": (size,),
+            }
     drawn = np.random.default_rng(5)
     weights = {name: drawn.normal(0, 0.02, shape).astype(np.float32) for name, shape in shapes.items()}
     save_file(weights, str(base / "model.safetensors"), {"format": "pt"})

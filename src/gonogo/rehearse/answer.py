@@ -104,9 +104,9 @@ def rehearsal_report(
     seen = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record)]
     places = Places(files.sources, files.base, files.packages)
     unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _as_it_is
-    if record.first_life is not None:
+    for other in filter(None, (record.first_life, record.second_life, *record.afterwards)):
         known = {(finding.hazard, finding.spans) for finding in seen}
-        earlier = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record.first_life)]
+        earlier = [_seen_from(folder, finding) for finding in findings_in_rehearsal(other)]
         seen += [finding for finding in earlier if (finding.hazard, finding.spans) not in known]
     findings = merge_findings(seen, files.findings, ended_in_record(record), places, unseen=unseen)
     verdict = verdict_of(findings, complete=_is_complete(record))

@@ -405,6 +405,12 @@ class RehearsalRecord(msgspec.Struct):
     """Of a second life: the record of the first."""
     checkpoint_bytes: dict[str, int] = {}
     """Of the first life: every file that it wrote from its first step on, of all ranks, and its size."""
+    life_stages: tuple[str, ...] = ()
+    """What was asked for of a run's life."""
+    second_life: RehearsalRecord | None = None
+    """Of a stage that failed after the run was resumed: the record of the resumed run."""
+    afterwards: list[RehearsalRecord] = []
+    """What was made of the checkpoint after the lives: a record of each stage that went through."""
     resumes_as_given: bool = True
     """Whether the second life's command was the first's, word by word."""
 
