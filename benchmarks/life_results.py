@@ -2,8 +2,8 @@
 
     python benchmarks/life_results.py [--really] [--only WORDS]
 
-``--really`` trains, kills, converts, merges and loads with gloo, and writes which trained weights the loaded model lacks
-to ``tests/life/results.json``; without it the lives are rehearsed and compared with that.
+``--really`` trains, kills, converts, merges and loads with gloo, and writes to ``tests/life/results.json`` which
+trained weights the loaded model lacks; without it the lives are rehearsed and compared with that.
 """
 
 from __future__ import annotations

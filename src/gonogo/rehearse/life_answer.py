@@ -30,8 +30,8 @@ _STAGES = {
     "serve": translated("loading the result"),
 }
 _NO_FOLDER = translated(
-    "nothing that was written looks like its input (an adapter_config.json for merge, a config.json for serve): specify "
-    "the command, with --{stage}-with"
+    "nothing that was written looks like its input (an adapter_config.json for merge, a config.json for serve): "
+    "specify the command, with --{stage}-with"
 )
 _NOT_CALLED = translated("the program called no model: have it run the model once")
 _OTHER_NAMES = translated("they come from flat partitions, and the loaded model has no weights of these names")
@@ -108,11 +108,11 @@ def _skipped_afterwards(record: RehearsalRecord) -> Iterator[Skipped]:
     missing = [stage for stage in AFTERWARDS if stage in record.life_stages and stage not in done]
     if missing and missing[0] == record.life_part:
         missing = missing[1:]
-        why = translated("{stage} failed before it").format(stage=_STAGES[record.life_part])
+        why = translated("not reached: {stage} failed").format(stage=_STAGES[record.life_part])
     elif record.life_part in ("first", "second") and went_through(record):
         why = _NO_FOLDER
     else:
-        why = translated("the resumed run failed before it")
+        why = translated("not reached: the resumed run failed")
     for stage in missing:
         yield Skipped(_STAGES[stage], why.format(stage=stage))
     result = result_report(record)

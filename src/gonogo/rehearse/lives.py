@@ -37,6 +37,15 @@ class LifePass:
     """What this pass wrote."""
     first: RehearsalRecord | None = None
     """The first life's record, of one that comes after it."""
+    between: tuple[RehearsalRecord, ...] = ()
+    """Of the stages that came after that."""
+
+    @property
+    def written_folders(self) -> tuple[str, ...]:
+        """Where those before have written; the folder in which the program is started has files of others, too."""
+        records = [one for one in (self.first, *self.between) if one is not None]
+        folders = {os.path.dirname(file) for one in records for file in one.checkpoint_bytes}
+        return tuple(sorted(folders - {one.cwd for one in records}))
 
 
 @dataclass(frozen=True)

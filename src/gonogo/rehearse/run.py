@@ -176,7 +176,7 @@ def _go_on_afterwards(
         if command is None:
             break
         number += 1
-        life = LifePass(stage, below=below, confinement=first_pass.confinement, first=first)
+        life = LifePass(stage, below=below, confinement=first_pass.confinement, first=first, between=(*stages[1:],))
         done = run(dataclasses.replace(request, command=command), stated, number, life)
         if not went_through(done):
             done.life_stages, done.afterwards, record.afterwards = request.life, record.afterwards, []
@@ -350,6 +350,7 @@ class _Job:
             every=request.every or request.viewers.flight_recorder is not None or bool(self.life.part),
             to_the_end=self.life.part not in ("first", "second"),
             life=self.life.part,
+            written_folders=self.life.written_folders,
             prepared=str(prepared_beside(Path.cwd()) or ""),
             trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",
             confinement=self.confinement.means or ("none" if request.unconfined else "namespaces"),

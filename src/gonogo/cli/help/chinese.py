@@ -121,7 +121,8 @@ HELP_ZH = {
     "With --synthetic-batch: enable gradient checkpointing.": "与 --synthetic-batch 连用：启用梯度检查点。",
     "Also save, kill and resume the run, or convert, merge and load its checkpoint, and say what is lost: "
     "--life train,save,kill,resume,merge,serve.": (
-        "同时排练保存、终止和恢复，或转换、合并和加载检查点，并指出丢失了什么：--life train,save,kill,resume,merge,serve。"
+        "同时排练保存、终止和恢复，或转换、合并和加载检查点，并指出丢失了什么："
+        "--life train,save,kill,resume,merge,serve。"
     ),
     "With --life convert: the converter's command, in one word.": (
         "与 --life convert 合用：转换检查点的命令，写成一个词。"

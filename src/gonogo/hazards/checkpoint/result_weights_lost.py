@@ -1,5 +1,5 @@
 from gonogo.evidence.rehearsal.result_table import result_report
-from gonogo.hazards.checkpoint._lost_states import listed
+from gonogo.hazards.checkpoint._lost_states import listed, named
 from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, translated
 
 
@@ -22,7 +22,9 @@ class ResultWeightsLost(Hazard):
             )
         if drawn:
             yield self.finding(
-                translated("The loaded result has weights that are in no file: {rows}.").format(rows=listed(drawn)),
+                translated("{count} weights of the loaded model are in no file and initialized anew: {names}.").format(
+                    count=len(drawn), names=named(drawn)
+                ),
                 severity=Severity.ERROR,
                 certainty=Certainty.LIKELY,
             )

@@ -1,1 +1,1 @@
-"""What is run of a checkpoint where no command says it: PEFT's merge of an adapter, transformers' loading of a model."""
+"""What a checkpoint is given to where no command says it: PEFT's merge of an adapter, transformers' loading."""
