@@ -9,10 +9,14 @@ import pytest
 from result_comparison import judged
 from results import CELLS, TRUTH, ResultCell
 
+from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.lives import HeldState, LifePart, RankLife, SavedTensor, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.evidence.rehearsal.result_table import result_report
+from gonogo.judge.rehearsal_summary import rehearsal_summary
+from gonogo.rehearse.life_answer import skipped_of_life
 from gonogo.rehearse.lives import usual_command
+from gonogo.report.lives.result_tables import result_tables
 
 _TRAINED = HeldState("parameter", "a.weight", (8,), "float32")
 
@@ -104,3 +108,36 @@ def test_a_result(cell: ResultCell, tmp_path: Path) -> None:
     folder.mkdir()
     wrong, answer = judged(cell, json.loads(TRUTH.read_text(encoding="utf-8")).get(cell.name), folder)
     assert not wrong, answer
+
+
+def test_a_stage_that_fails_leaves_the_resume_known() -> None:
+    """The answer is the failed stage's; what was seen of the lives stays in it."""
+    moment = StateMoment(2, (_TRAINED,))
+    first = _record(RankLife("first", at_save=moment), "first")
+    second = _record(RankLife("second", at_start=moment), "second")
+    second.first_life = first
+    failed = _record(RankLife("merge"), "merge")
+    failed.first_life, failed.second_life, failed.life_stages = (
+        first,
+        second,
+        ("save", "kill", "resume", "merge", "serve"),
+    )
+    report = life_report(failed)
+    assert report is not None
+    assert [row.name for row in report.states] == ["a.weight"]
+    (skipped,) = skipped_of_life(failed)
+    assert (skipped.what.en, skipped.why.en) == ("loading the result", "not reached: merging the adapter failed")
+    failed.second_life = None
+    assert life_report(failed) is None
+
+
+@pytest.mark.parametrize(("language", "lost"), [("en", "LOST: in none of its files"), ("zh", "丢失：不在任何文件中")])
+def test_the_table_of_the_result(language: str, lost: str) -> None:
+    saved = [SavedTensor("out/model.bin", "a.weight", (8,), "float32", (_TRAINED.identity,))]
+    moment = StateMoment(2, (_TRAINED, HeldState("parameter", "head.weight", (8,), "float32")))
+    first = _record(RankLife("first", saved=saved, at_save=moment), "first")
+    first.afterwards = [_record(RankLife("convert", saved=saved), "convert")]
+    states, stages = result_tables(rehearsal_summary(first), language)
+    assert [row[1:] for row in states.rows][1] == ("1", lost, "", "head.weight")
+    assert states.rows[0][3] == "out/model.bin"
+    assert stages.rows[0][3] == "1"

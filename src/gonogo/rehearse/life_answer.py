@@ -11,7 +11,7 @@ from gonogo.evidence.rehearsal.record import RehearsalRecord
 from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.finding import Skipped, Text, translated
 from gonogo.finding.lives.life_report import LifeReport
-from gonogo.rehearse.lives import came_to_save, went_through
+from gonogo.rehearse.lives import OWN_PROGRAM, came_to_save, went_through
 
 _RESUME = translated("whether the run can be resumed")
 _NOTHING_SAVED = translated(
@@ -29,6 +29,7 @@ _STAGES = {
     "merge": translated("merging the adapter"),
     "serve": translated("loading the result"),
 }
+_BY = {"merge": "PEFT's merge_and_unload", "serve": "transformers' from_pretrained"}
 _NO_FOLDER = translated(
     "nothing that was written looks like its input (an adapter_config.json for merge, a config.json for serve): "
     "specify the command, with --{stage}-with"
@@ -56,10 +57,14 @@ def covered_of_life(record: RehearsalRecord) -> Iterator[Text]:
     if life is not None and first is not None:
         yield _lives(life)
     result = result_report(record)
+    if result is not None and life is None:
+        steps = max((rank.life.at_save.step for rank in record.ranks if rank.life and rank.life.at_save), default=0)
+        yield translated("saved after step {step} by {world} ranks").format(step=steps, world=record.world_size)
     for stage in result.stages if result is not None else ():
-        yield translated("{stage}: {command} ({files} files with weights written)").format(
-            stage=_STAGES[stage.stage], command=" ".join(stage.command), files=len(stage.files)
-        )
+        command = list(stage.command)
+        if OWN_PROGRAM in command:
+            command = [_BY[stage.stage], *command[command.index(OWN_PROGRAM) + 2 :]]
+        yield translated("{stage}: {command}").format(stage=_STAGES[stage.stage], command=" ".join(command))
 
 
 def _lives(life: LifeReport) -> Text:
