@@ -117,11 +117,8 @@ def test_a_stage_that_fails_leaves_the_resume_known() -> None:
     second = _record(RankLife("second", at_start=moment), "second")
     second.first_life = first
     failed = _record(RankLife("merge"), "merge")
-    failed.first_life, failed.second_life, failed.life_stages = (
-        first,
-        second,
-        ("save", "kill", "resume", "merge", "serve"),
-    )
+    failed.first_life, failed.second_life, failed.resumes_as_given = first, second, False
+    failed.life_stages = ("save", "kill", "resume", "merge", "serve")
     report = life_report(failed)
     assert report is not None
     assert [row.name for row in report.states] == ["a.weight"]
@@ -137,7 +134,7 @@ def test_the_table_of_the_result(language: str, lost: str) -> None:
     moment = StateMoment(2, (_TRAINED, HeldState("parameter", "head.weight", (8,), "float32")))
     first = _record(RankLife("first", saved=saved, at_save=moment), "first")
     first.afterwards = [_record(RankLife("convert", saved=saved), "convert")]
-    states, stages = result_tables(rehearsal_summary(first), language)
+    states, stages = result_tables(rehearsal_summary(first, "/x"), language)
     assert [row[1:] for row in states.rows][1] == ("1", lost, "", "head.weight")
     assert states.rows[0][3] == "out/model.bin"
     assert stages.rows[0][3] == "1"

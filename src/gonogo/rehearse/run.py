@@ -181,6 +181,7 @@ def _go_on_afterwards(
         if not went_through(done):
             done.life_stages, done.afterwards, record.afterwards = request.life, record.afterwards, []
             done.second_life = record if record is not first else None
+            done.resumes_as_given = record.resumes_as_given
             return done
         done.first_life = None  # which is known of the record that has this one
         record.afterwards = [*record.afterwards, done]
