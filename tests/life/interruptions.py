@@ -1,9 +1,17 @@
-"""Lives that are killed between two writes of their first save; what the resume has was seen in real runs on the CPU."""
+"""Lives killed between two writes of their first save; what the resume has was seen in real runs on the CPU."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from cells import STAGES
+from results import write_base
+
+from gonogo.finding.lives.life_report import LifeReport
+from gonogo.rehearse.answer import rehearsed
+from gonogo.rehearse.request import RehearsalRequest
 
 TRUTH = Path(__file__).parent / "interruptions.json"
 _SMALL = (
@@ -34,3 +42,22 @@ CELLS = [
     InterruptedCell("files.py"),
     InterruptedCell("files.py atomic"),
 ]
+
+
+def said(cell: InterruptedCell, folder: Path) -> dict[str, str]:
+    """By file after which the run was killed: what gonogo says the resume comes to."""
+    write_base(folder)
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        _, report = rehearsed(
+            RehearsalRequest(
+                ["torchrun", "--nproc_per_node", "1", *cell.words.split()], gpus="1xH100-80G", as_installed=True,
+                life=STAGES, resume_with=cell.resume_with, kill_between_writes=True,
+            )
+        )  # fmt: skip
+    finally:
+        os.chdir(before)
+    life = report.rehearsal.life if report.rehearsal is not None else None
+    assert isinstance(life, LifeReport), report.skipped
+    return {os.path.relpath(one.after, folder): one.kind for one in life.interruptions if not one.torn}

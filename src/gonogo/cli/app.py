@@ -41,6 +41,7 @@ from gonogo.cli.options import (
     GradientCheckpointing,
     HostMemory,
     InEnvironment,
+    KillBetweenWrites,
     Lang,
     Life,
     MemoryViz,
@@ -161,6 +162,7 @@ def rehearse(
     life: Life = None,
     resume_on: ResumeOn = None,
     resume_with: ResumeWith = None,
+    kill_between_writes: KillBetweenWrites = False,
     convert_with: ConvertWith = None,
     merge_with: MergeWith = None,
     serve_with: ServeWith = None,
@@ -219,7 +221,7 @@ def rehearse(
         from gonogo.trials.cure.answer import with_step_time
 
         commands = StageCommands(convert_with, merge_with, serve_with)
-        stages = check_life(life, resume_on, resume_with, commands)
+        stages = check_life(life, resume_on, resume_with, commands, kill_between_writes=kill_between_writes)
         request = RehearsalRequest(
             command=command,
             gpus=gpus,
@@ -242,6 +244,7 @@ def rehearse(
             life=stages,
             resume_on=resume_on,
             resume_with=resume_with,
+            kill_between_writes=kill_between_writes,
             stage_commands=commands,
         )
         check_alone(stages, ray, viewers=bool(request.viewers))

@@ -138,6 +138,13 @@ ResumeWith = Annotated[
         '--resume-with "--resume_from_checkpoint out/checkpoint-2". An option that the command has is replaced.',
     ),
 ]
+KillBetweenWrites = Annotated[
+    bool,
+    typer.Option(
+        "--kill-between-writes",
+        help="With --life: kill the run between the writes of its save, too, and say what each resume comes to.",
+    ),
+]
 ConvertWith = Annotated[
     str | None, typer.Option(metavar="COMMAND", help="With --life convert: the converter's command, in one word.")
 ]

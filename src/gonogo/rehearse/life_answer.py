@@ -139,6 +139,12 @@ def unknown_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
                 "the save"
             ),
         )
+    if life is not None and life.moments_not_tried:
+        every = len(life.interruptions) + life.moments_not_tried
+        yield Skipped(
+            translated("{count} of {all} moments of the save").format(count=life.moments_not_tried, all=every),
+            translated("at most 16 are tried, within --timeout, where the resume of the whole checkpoint trains on"),
+        )
     for counter in life.counters if life is not None else ():
         if counter.status == "unknown":
             yield Skipped(

@@ -63,12 +63,23 @@ class StageCommands:
 
 
 def check_life(
-    life: str | None, resume_on: str | None, resume_with: str | None, commands: StageCommands | None = None
+    life: str | None,
+    resume_on: str | None,
+    resume_with: str | None,
+    commands: StageCommands | None = None,
+    *,
+    kill_between_writes: bool = False,
 ) -> tuple[str, ...]:
     """The stages that are asked for, none without ``--life``. Raises UserError for what can't be rehearsed."""
     commands = commands or StageCommands()
     given = {"--resume-on": resume_on, "--resume-with": resume_with}
     given |= {f"--{stage}-with": getattr(commands, stage) for stage in AFTERWARDS}
+    if kill_between_writes and "kill" not in (life or ""):
+        raise UserError(
+            translated("{name} needs --life {stages}").format(
+                name="--kill-between-writes", stages="train,save,kill,resume"
+            )
+        )
     stages = tuple(word.strip().lower() for word in (life or "").split(",")) if life is not None else ()
     for stage in stages:
         if stage not in _STAGES:

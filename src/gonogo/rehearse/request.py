@@ -53,6 +53,8 @@ class RehearsalRequest:
     life: tuple[str, ...] = ()
     resume_on: str | None = None
     resume_with: str | None = None
+    kill_between_writes: bool = False
+    """Try each moment of the save at which the first life may be killed."""
     stage_commands: StageCommands = field(default_factory=StageCommands)
     """Of the stages after the lives."""
     yes: bool = False

@@ -32,6 +32,7 @@ from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages import PackageOverlay, packages_for
 from gonogo.prepare.provided_files import note_on, prepared_beside, prepared_files, with_own_package
+from gonogo.rehearse.interruptions import try_each
 from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
@@ -120,7 +121,7 @@ def _run_lives(
     """Rehearse the command up to its save, and then what is asked for: resumed where its files are, merged, loaded."""
 
     def run(part: RehearsalRequest, machine: Machine, number: int, life: LifePass) -> RehearsalRecord:
-        keep = None if request.keep is None else request.keep / f"life-{number}"
+        keep = request.keep / f"life-{number}" if request.keep is not None and number else None
         part = dataclasses.replace(part, keep=keep)
         return _run_rehearsal(part, machine, overlay, scratch, started, progress, life)
 
@@ -152,6 +153,13 @@ def _run_lives(
     record.notes += [(note.en, note.zh) for note in notes]
     if second is not None and not went_through(second):
         return second
+    if second is not None and request.kill_between_writes:
+
+        def resume(left: Path) -> RehearsalRecord:
+            life = LifePass("second", below=(left,), confinement=first_pass.confinement, first=first)
+            return run(part, machine, 0, life)
+
+        try_each(first, second, tree, scratch, resume, started + request.timeout)
     return _go_on_afterwards(request, stated, first_pass, record, first, tree, run, number)
 
 

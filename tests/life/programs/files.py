@@ -25,8 +25,8 @@ for name, part in (("model", model), ("optimizer", optimizer), ("scheduler", sch
 if os.path.exists("ck/step.json"):
     with open("ck/step.json", encoding="utf-8") as file:
         start = json.load(file)["step"]
-rows = torch.randint(0, 50, (40, 4), generator=torch.Generator().manual_seed(3)).split(2)
-for step, batch in enumerate(rows, 1):
+rows = torch.randint(0, 50, (40, 4), generator=torch.Generator().manual_seed(3))
+for step, batch in enumerate(torch.utils.data.DataLoader(rows, batch_size=2), 1):
     if step <= start:
         continue
     step_begins(model, optimizer, scheduler, batch, saved=step == 3)
@@ -36,7 +36,7 @@ for step, batch in enumerate(rows, 1):
     optimizer.zero_grad()
     if step == 2 and not resumes:
         folder = "ck.tmp" if "atomic" in options else "ck"
-        os.makedirs(folder)
+        os.makedirs(folder, exist_ok=True)
         for name, part in (("model", model), ("optimizer", optimizer), ("scheduler", scheduler)):
             torch.save(part.state_dict(), f"{folder}/{name}.pt")
         with open(f"{folder}/step.json", "w", encoding="utf-8") as file:

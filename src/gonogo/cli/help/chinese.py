@@ -124,6 +124,9 @@ HELP_ZH = {
         "同时排练保存、终止和恢复，或转换、合并和加载检查点，并指出丢失了什么："
         "--life train,save,kill,resume,merge,serve。"
     ),
+    "With --life: kill the run between the writes of its save, too, and say what each resume comes to.": (
+        "与 --life 合用：在保存的各次写入之间也终止运行，并说明每次恢复的结果。"
+    ),
     "With --life convert: the converter's command, in one word.": (
         "与 --life convert 合用：转换检查点的命令，写成一个词。"
     ),

@@ -54,6 +54,8 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         data=_data(before, after, first.world_size == record.world_size),
         files=tuple(dict.fromkeys(file for life in lives for file in life.files)),
         bytes_written=max((rank.saved_bytes for rank in first.ranks), default=0),
+        interruptions=tuple(record.interruptions),
+        moments_not_tried=record.moments_not_tried,
         costs=_costs(
             first, [life.save_peaks for life in lives], [r.life.resume_peaks for r in after if r.life is not None]
         ),

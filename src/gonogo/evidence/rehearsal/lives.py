@@ -88,6 +88,15 @@ class StateMoment(msgspec.Struct, frozen=True):
     """Whether training went on from here; else the program ended without another step."""
 
 
+class FileEvent(msgspec.Struct, frozen=True):
+    """A file that was opened to write, or something that was renamed."""
+
+    at: float
+    """Seconds since 1970."""
+    path: str
+    renamed_from: str = ""
+
+
 class RankLife(msgspec.Struct):
     """What a rank saw of one life."""
 
@@ -97,6 +106,8 @@ class RankLife(msgspec.Struct):
     """Files that it wrote, or read, with state in them."""
     written: list[str] = []
     """Every file that it opened to write, from its first step on."""
+    file_events: list[FileEvent] = []
+    """The same in order, with what was renamed."""
     at_save: StateMoment | None = None
     """Of the first life: the state when it was saved; None where nothing was."""
     at_start: StateMoment | None = None

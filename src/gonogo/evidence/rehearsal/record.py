@@ -19,6 +19,7 @@ from gonogo.finding.as_run import AsRun
 from gonogo.finding.divergence import Divergence
 from gonogo.finding.frame import Frame as Frame
 from gonogo.finding.frame import Owner as Owner
+from gonogo.finding.lives.life_report import Interruption
 from gonogo.finding.rehearsal import Assumption as Assumption
 from gonogo.finding.rehearsal import CollectiveTotal as CollectiveTotal
 from gonogo.finding.rehearsal import MemoryTimeline as MemoryTimeline
@@ -411,6 +412,9 @@ class RehearsalRecord(msgspec.Struct):
     """Of a stage that failed after the run was resumed: the record of the resumed run."""
     afterwards: list[RehearsalRecord] = []
     """What was made of the checkpoint after the lives: a record of each stage that went through."""
+    interruptions: list[Interruption] = []
+    """Of a second life: what the resume comes to where the first was killed in the middle of its save."""
+    moments_not_tried: int = 0
     resumes_as_given: bool = True
     """Whether the second life's command was the first's, word by word."""
 

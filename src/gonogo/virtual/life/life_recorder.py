@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from gonogo.evidence.rehearsal.lives import AFTERWARDS, LifePart, RankLife, SavedTensor, StateMoment
+from gonogo.evidence.rehearsal.lives import AFTERWARDS, FileEvent, LifePart, RankLife, SavedTensor, StateMoment
 from gonogo.evidence.rehearsal.record import Outcome, Phase
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
@@ -25,6 +25,7 @@ from gonogo.virtual.origins import Described, Origins, label_as
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, Parts
 
+_MOST_EVENTS = 4096
 _STATES = ("parameter", "buffer", "optimizer")
 _ALLOCATOR: Callable[..., CachingAllocator] = PLAIN.allocator
 
@@ -156,16 +157,18 @@ class LifeRecorder:
 
     def _on_audit(self, event: str, args: Any) -> None:
         counts = Origins.followed and (self._life.step or self._is_afterwards)
-        if event == "open" and counts and isinstance(args[2], int):
+        if not counts or len(self.record.file_events) >= _MOST_EVENTS:
+            return
+        if event == "open" and isinstance(args[2], int):
             path = args[0]
-            if (
-                args[2] & (os.O_WRONLY | os.O_RDWR)
-                and isinstance(path, str | bytes)
-                and len(self.record.written) < 4096
-            ):
+            if args[2] & (os.O_WRONLY | os.O_RDWR) and isinstance(path, str | bytes):
                 name = os.path.abspath(os.fsdecode(path))
                 if name not in self.record.written and not name.startswith("/dev/"):
                     self.record.written.append(name)
+                    self.record.file_events.append(FileEvent(time.time(), name))
+        elif event == "os.rename":
+            source, target = (os.path.abspath(os.fsdecode(path)) for path in args[:2])
+            self.record.file_events.append(FileEvent(time.time(), target, source))
 
     def _on_omitted(self, nbytes: int) -> None:
         if self._is_first and self._life.step:
