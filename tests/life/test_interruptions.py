@@ -11,7 +11,7 @@ from interruptions import CELLS, TRUTH, said
 
 from gonogo.evidence.rehearsal.lives import FileEvent, RankLife
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
-from gonogo.rehearse.interruptions import Moment, events_of, make_tree_at, moments
+from gonogo.rehearse.interruptions import SaveMoment, events_of, make_tree_at, moments
 
 
 def _first(*events: FileEvent) -> RehearsalRecord:
@@ -39,7 +39,7 @@ def test_what_is_on_disk_at_each_moment(tmp_path: Path) -> None:
     events = events_of(first, tree)
     assert [event.at for event in events] == [1.0, 2.0, 4.0, 5.0, 6.0]
     every = moments(events, {"/x/ck.tmp/model.pt", "/x/ck.tmp/optimizer.pt"})
-    assert every == [Moment(1, torn=True), Moment(1), Moment(2, torn=True), Moment(2), Moment(3)]
+    assert every == [SaveMoment(1, torn=True), SaveMoment(1), SaveMoment(2, torn=True), SaveMoment(2), SaveMoment(3)]
     at = {}
     for number, moment in enumerate(every):
         make_tree_at(tree, tmp_path / str(number), events, moment)

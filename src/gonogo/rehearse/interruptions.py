@@ -20,7 +20,7 @@ _LOST = ("partly", "not-read", "not-written", "other-state", "drawn-anew")
 
 
 @dataclass(frozen=True)
-class Moment:
+class SaveMoment:
     """Between two writes, or in the middle of one."""
 
     number: int
@@ -50,17 +50,17 @@ def _at(tree: Path, path: str) -> str:
     return f"{tree}{path}"
 
 
-def moments(events: Sequence[FileEvent], with_state: set[str]) -> list[Moment]:
+def moments(events: Sequence[FileEvent], with_state: set[str]) -> list[SaveMoment]:
     """After each file from the first with state to the last but one; and while one with state is written."""
     begins = next((number for number, one in enumerate(events) if one.path in with_state), None)
     if begins is None:
         return []
-    between = [Moment(number) for number in range(begins, len(events) - 1)]
-    torn = [Moment(n, torn=True) for n in range(begins, len(events)) if events[n].path in with_state]
+    between = [SaveMoment(number) for number in range(begins, len(events) - 1)]
+    torn = [SaveMoment(n, torn=True) for n in range(begins, len(events)) if events[n].path in with_state]
     return sorted([*between, *torn], key=lambda one: (one.number, not one.torn))
 
 
-def make_tree_at(tree: Path, target: Path, events: Sequence[FileEvent], moment: Moment) -> None:
+def make_tree_at(tree: Path, target: Path, events: Sequence[FileEvent], moment: SaveMoment) -> None:
     """The tree as it was at a moment: what came later is taken back, the last first."""
     copy_tree(tree, target)
     for event in reversed(events[moment.number + 1 :]):
@@ -108,7 +108,7 @@ def try_each(
     second.moments_not_tried = len(every) - len(tried)
 
 
-def _chosen(every: Sequence[Moment]) -> list[Moment]:
+def _chosen(every: Sequence[SaveMoment]) -> list[SaveMoment]:
     """As many as are tried: those between two writes first, evenly spread."""
     between = [one for one in every if not one.torn]
     torn = [one for one in every if one.torn]
