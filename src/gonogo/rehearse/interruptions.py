@@ -16,6 +16,8 @@ from gonogo.finding.lives.life_report import InterruptedResume, Interruption, Li
 
 _MOST = 16
 """Moments that are tried, each by a rehearsal of its own."""
+_WORDS = 120
+"""Letters of an exception's message that are told."""
 _LOST = ("partly", "not-read", "not-written", "other-state", "drawn-anew")
 
 
@@ -121,7 +123,8 @@ def _came_to(record: RehearsalRecord, whole: LifeReport) -> tuple[InterruptedRes
     """What a resume came to, and which error or which states say so."""
     failed = next((rank for rank in record.ranks if rank.failure is not None and _is_own(rank, rank.failure)), None)
     if failed is not None and failed.failure is not None:
-        return "raises", f"{failed.failure.type}: {failed.failure.message}"[:300]
+        message = failed.failure.message.partition("\n")[0]
+        return "raises", f"{failed.failure.type}: {message if len(message) <= _WORDS else message[:_WORDS] + '…'}"
     life = life_report(record)
     if life is None or not life.trains_on or any(rank.unsupported for rank in record.ranks):
         return "unknown", ""

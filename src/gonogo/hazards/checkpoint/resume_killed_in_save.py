@@ -31,9 +31,11 @@ class ResumeKilledInSave(Hazard):
 
 
 def _window(moments: Sequence[Interruption]) -> Text:
-    """From the first to the last of the moments; they need not be without a gap."""
-    first, last = moments[0], moments[-1]
-    if last.torn and last.before == "":
-        return translated("while {file} is written").format(file=os.path.basename(last.after))
-    names = os.path.basename(first.after), os.path.basename(last.before or last.after)
-    return translated("between {first} and {last}").format(first=names[0], last=names[1])
+    """From the first to the last moment between two writes; of a file that is half written, which."""
+    between = [one for one in moments if not one.torn]
+    if not between:
+        files = dict.fromkeys(os.path.basename(one.after) for one in moments)
+        named = ", ".join([*files][:3]) + (", …" if len(files) > 3 else "")
+        return translated("while {file} is written").format(file=named)
+    first, last = os.path.basename(between[0].after), os.path.basename(between[-1].before)
+    return translated("between {first} and {last}").format(first=first, last=last)
