@@ -10,7 +10,7 @@ from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.lives import HeldState, RankLife, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.lives import add_files_of_other_ranks, check_alone, check_life, second_command
+from gonogo.rehearse.lives import StageCommands, add_files_of_other_ranks, check_alone, check_life, second_command
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,11 @@ def test_the_second_command(command: str, words: str | None, gpus: int | None, s
 
 
 @pytest.mark.parametrize(
-    "life", ["train", "train,save", "resume,save,kill", "save,kill,resume,save", "", "save,kill,reusme"]
+    "life",
+    [
+        *("train", "train,save", "resume,save,kill", "save,kill,resume,save", "", "save,kill,reusme", "merge,serve"),
+        *("save,kill,merge", "save,serve,merge", "save,convert"),
+    ],
 )
 def test_stages_that_are_none(life: str) -> None:
     with pytest.raises(UserError, match="--life"):
@@ -44,8 +48,12 @@ def test_stages_that_are_none(life: str) -> None:
 def test_options_that_do_not_go_together() -> None:
     assert check_life(None, None, None) == ()
     assert check_life("Train, save,kill,resume", None, None) == ("train", "save", "kill", "resume")
-    with pytest.raises(UserError, match="merge: not rehearsed yet"):
-        check_life("save,kill,resume,merge", None, None)
+    assert check_life("save,kill,resume,merge", None, None) == ("save", "kill", "resume", "merge")
+    assert check_life("save,convert", None, None, StageCommands(convert="python a.py")) == ("save", "convert")
+    with pytest.raises(UserError, match="--merge-with needs --life train,save,merge"):
+        check_life("save,serve", None, None, StageCommands(merge="python a.py"))
+    with pytest.raises(UserError, match="--serve-with 'a: No closing quotation"):
+        check_life("save,serve", None, None, StageCommands(serve="'a"))
     with pytest.raises(UserError, match="--resume-on needs --life"):
         check_life(None, "4xH100-80G", None)
     with pytest.raises(UserError, match="--resume-with needs --life"):
@@ -154,3 +162,17 @@ def test_what_another_process_made_of_a_checkpoint_is_not_known() -> None:
     report = life_report(record)
     assert report is not None
     assert report.states[0].status == "not-written"
+
+
+def test_what_the_first_life_did_not_write_is_nowhere_else() -> None:
+    """A checkpoint that the resume asks for is the run's own: its absence says nothing of another machine."""
+    record = _lives(_moment(), _moment())
+    assert record.first_life is not None
+    record.first_life.checkpoint_bytes = {"/x/out/checkpoint-2/model.safetensors": 8, "/x/ck.pt": 8}
+    assert record.was_written_before("out/checkpoint-2")
+    assert record.was_written_before("out/checkpoint-2/scheduler.pt")
+    assert not record.was_written_before("out/checkpoint-9")
+    assert not record.was_written_before("weights.bin"), "beside the program lie files of others, too"
+    record.first_life.world_size = 8
+    assert not record.was_written_before("out/checkpoint-2"), "of ranks that were not run, files are missing here"
+    assert not record.first_life.was_written_before("out/checkpoint-2")

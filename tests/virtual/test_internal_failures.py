@@ -209,3 +209,13 @@ def test_a_long_message_is_looked_through_in_little_time(session: Session, unit:
     told(session, raise_(OSError(message)))
     told(session, raise_(RuntimeError(message)))
     assert time.process_time() - begin < 1
+
+
+def test_weights_that_the_run_itself_has_not_written(session: Session, tmp_path: Path) -> None:
+    """A first life's folder has what it has saved: what is missing there lies on no other machine."""
+    with pytest.raises(FileNotFoundError) as raised:
+        Path("state/optimizer.bin").read_bytes()
+    failure = failure_of(raised.value, session.life, session.modules, ())
+    known = session.plan.scratch, session.mode.uses_meta
+    assert find_internal_failure(raised.value, failure, *known) is not None
+    assert find_internal_failure(raised.value, failure, *known, (str(tmp_path / "state"),)) is None

@@ -32,6 +32,7 @@ from gonogo.cli.help.chinese import HELP_ZH
 from gonogo.cli.options import (
     AsOf,
     Command,
+    ConvertWith,
     Env,
     Every,
     FlightRecorder,
@@ -40,9 +41,11 @@ from gonogo.cli.options import (
     GradientCheckpointing,
     HostMemory,
     InEnvironment,
+    KillBetweenWrites,
     Lang,
     Life,
     MemoryViz,
+    MergeWith,
     MicroBatch,
     Nodes,
     Open,
@@ -52,6 +55,7 @@ from gonogo.cli.options import (
     ResumeOn,
     ResumeWith,
     SeqLen,
+    ServeWith,
     Steps,
     SyntheticBatch,
     SyntheticDeepSpeed,
@@ -158,6 +162,10 @@ def rehearse(
     life: Life = None,
     resume_on: ResumeOn = None,
     resume_with: ResumeWith = None,
+    kill_between_writes: KillBetweenWrites = False,
+    convert_with: ConvertWith = None,
+    merge_with: MergeWith = None,
+    serve_with: ServeWith = None,
     against: Annotated[
         Path | None,
         typer.Option(
@@ -205,14 +213,15 @@ def rehearse(
         from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
         from gonogo.rehearse.display import live_display
         from gonogo.rehearse.launch.queued import unpacked
-        from gonogo.rehearse.lives import check_alone, check_life
+        from gonogo.rehearse.lives import StageCommands, check_alone, check_life
         from gonogo.rehearse.ranks.rank_options import AUTO, OF_A_LIFE
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewer_files import ViewerFiles
         from gonogo.report.answer.invoked import called
         from gonogo.trials.cure.answer import with_step_time
 
-        stages = check_life(life, resume_on, resume_with)
+        commands = StageCommands(convert_with, merge_with, serve_with)
+        stages = check_life(life, resume_on, resume_with, commands, kill_between_writes=kill_between_writes)
         request = RehearsalRequest(
             command=command,
             gpus=gpus,
@@ -235,6 +244,8 @@ def rehearse(
             life=stages,
             resume_on=resume_on,
             resume_with=resume_with,
+            kill_between_writes=kill_between_writes,
+            stage_commands=commands,
         )
         check_alone(stages, ray, viewers=bool(request.viewers))
         request = unpacked(request)

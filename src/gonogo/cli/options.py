@@ -122,7 +122,8 @@ Life = Annotated[
     str | None,
     typer.Option(
         metavar="STAGES",
-        help="Also save, kill and resume the run, and say which state is lost: --life train,save,kill,resume.",
+        help="Also save, kill and resume the run, or convert, merge and load its checkpoint, and say what is lost: "
+        "--life train,save,kill,resume,merge,serve.",
     ),
 ]
 ResumeOn = Annotated[
@@ -135,6 +136,30 @@ ResumeWith = Annotated[
         metavar="ARGS",
         help="With --life: what the command that resumes has besides, in one word: "
         '--resume-with "--resume_from_checkpoint out/checkpoint-2". An option that the command has is replaced.',
+    ),
+]
+KillBetweenWrites = Annotated[
+    bool,
+    typer.Option(
+        "--kill-between-writes",
+        help="With --life: kill the run between the writes of its save, too, and say what each resume comes to.",
+    ),
+]
+ConvertWith = Annotated[
+    str | None, typer.Option(metavar="COMMAND", help="With --life convert: the converter's command, in one word.")
+]
+MergeWith = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="With --life merge: what merges the adapter, in one word. Default: PEFT's merge_and_unload.",
+    ),
+]
+ServeWith = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COMMAND",
+        help="With --life serve: what loads the result and runs it once, in one word. Default: transformers.",
     ),
 ]
 

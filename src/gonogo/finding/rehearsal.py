@@ -15,6 +15,7 @@ from gonogo.finding.as_run import AsRun
 from gonogo.finding.divergence import Divergence
 from gonogo.finding.frame import Frame
 from gonogo.finding.lives.life_report import LifeReport
+from gonogo.finding.lives.result_report import ResultReport
 from gonogo.finding.text import Text
 
 Phase = Literal[
@@ -276,6 +277,8 @@ class Rehearsal(msgspec.Struct, frozen=True):
     ranks: tuple[RehearsedRank, ...]
     life: LifeReport | msgspec.UnsetType = msgspec.UNSET
     """Of ``--life``: what of the state was saved, and what the resumed run has of it."""
+    result: ResultReport | msgspec.UnsetType = msgspec.UNSET
+    """Of ``--life`` with convert, merge or serve: what of the training is in what was made of the checkpoint."""
     seconds_of_step: float | None = None
     """By plan's roofline: it compares, and is no promise. None where no work was counted."""
     tokens_per_second_per_gpu: float | None = None

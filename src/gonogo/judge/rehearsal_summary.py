@@ -18,6 +18,7 @@ from gonogo.evidence.rehearsal.record import (
     RehearsalRecord,
     categories_of,
 )
+from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.finding import rehearsal
 from gonogo.judge.routing import routing_band
 
@@ -42,6 +43,7 @@ def rehearsal_summary(record: RehearsalRecord, folder: str) -> rehearsal.Rehears
         divergence=record.divergence,
         ranks=tuple(_rank(rank, folder) for rank in record.ranks),
         life=life_report(record) or msgspec.UNSET,
+        result=result_report(record) or msgspec.UNSET,
     )
 
 

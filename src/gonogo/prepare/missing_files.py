@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from gonogo.evidence.rehearsal.record import Failure
+from gonogo.evidence.rehearsal.record import Failure, RehearsalRecord
 from gonogo.finding import Text, translated
 
 OF_THE_PROJECT = (".yaml", ".yml", ".py", ".toml", ".sh", ".args")
@@ -42,7 +42,7 @@ NO_PROGRAM = translated(
 )
 
 
-def lies_elsewhere(failure: Failure, folder: Path) -> Text | None:
+def lies_elsewhere(failure: Failure, folder: Path, record: RehearsalRecord) -> Text | None:
     """Why a failure before any training says nothing of the run: what was looked for may be there. None: it may not.
 
     ``folder`` is where the launch was typed.
@@ -51,7 +51,8 @@ def lies_elsewhere(failure: Failure, folder: Path) -> Text | None:
         return None
     if match := _TO_RESUME.search(failure.message):
         path = _named_file(match)
-        return None if _holds_something(folder / path) else _NO_CHECKPOINT.format(path=path)
+        is_here = _holds_something(folder / path) or record.was_written_before(path)
+        return None if is_here else _NO_CHECKPOINT.format(path=path)
     match = _NO_FILE.search(failure.message)
     if match is None:
         return None
@@ -59,8 +60,8 @@ def lies_elsewhere(failure: Failure, folder: Path) -> Text | None:
     if failure.frames and os.path.basename(failure.frames[-1].path) == "subprocess.py":
         return NO_PROGRAM.format(path=path) if "/" not in path else None
     whole = Path(os.path.normpath(folder / path))
-    if os.path.lexists(whole):
-        return None  # it is here: something else is wrong with it
+    if os.path.lexists(whole) or record.was_written_before(str(whole)):
+        return None  # it is here, or the run itself has not written it: something else is wrong
     return None if came_with_the_project(whole, folder) else NO_SUCH_FILE.format(path=path)
 
 

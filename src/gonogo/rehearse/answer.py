@@ -12,6 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from gonogo.check.static_findings import NO_STATIC_FINDINGS, StaticFindings, check_project
 from gonogo.evidence.rank_ends import ended_in_record
+from gonogo.evidence.rehearsal.lives import AFTERWARDS
 from gonogo.evidence.rehearsal.record import Phase, RankRecord, RehearsalRecord
 from gonogo.evidence.run import Run
 from gonogo.finding import Certainty, Finding, Report, Severity, Skipped, Text, Verdict, translated, verdict_of
@@ -104,9 +105,9 @@ def rehearsal_report(
     seen = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record)]
     places = Places(files.sources, files.base, files.packages)
     unseen = RehearsalEvidence(record, files).downgrade if _is_complete(record) else _as_it_is
-    if record.first_life is not None:
+    for other in filter(None, (record.first_life, record.second_life, *record.afterwards)):
         known = {(finding.hazard, finding.spans) for finding in seen}
-        earlier = [_seen_from(folder, finding) for finding in findings_in_rehearsal(record.first_life)]
+        earlier = [_seen_from(folder, finding) for finding in findings_in_rehearsal(other)]
         seen += [finding for finding in earlier if (finding.hazard, finding.spans) not in known]
     findings = merge_findings(seen, files.findings, ended_in_record(record), places, unseen=unseen)
     verdict = verdict_of(findings, complete=_is_complete(record))
@@ -115,15 +116,18 @@ def rehearsal_report(
         verdict=verdict,
         findings=findings,
         covered=(*covered_of_life(record), *_covered_items(record, folder), *files.covered),
-        skipped=(
-            *skipped_of_life(record),
-            *unknown_of_life(record),
-            *_skipped_items(record, {r for f in findings if f.severity is Severity.ERROR for r in f.ranks}, folder),
-            *files.skipped,
-        ),
+        skipped=(*_skipped_of(record, findings, folder), *files.skipped),
         rehearsal=rehearsal_summary(record, folder),
         notes=(*_proof(record, findings, verdict), *(Text(*note) for note in record.notes)),
     )
+
+
+def _skipped_of(record: RehearsalRecord, findings: Sequence[Finding], folder: str) -> Iterator[Skipped]:
+    """Of a stage that failed after the lives, why comes before what was not reached."""
+    explained = {rank for one in findings if one.severity is Severity.ERROR for rank in one.ranks}
+    items = [*_skipped_items(record, explained, folder)]
+    of_life = [*skipped_of_life(record), *unknown_of_life(record)]
+    yield from (*items, *of_life) if record.life_part in AFTERWARDS else (*of_life, *items)
 
 
 def _proof(record: RehearsalRecord, findings: Sequence[Finding], verdict: Verdict) -> Iterator[Text]:

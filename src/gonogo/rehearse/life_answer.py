@@ -6,9 +6,12 @@ import os
 from collections.abc import Iterator
 
 from gonogo.evidence.rehearsal.life_table import life_report
+from gonogo.evidence.rehearsal.lives import AFTERWARDS
 from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.evidence.rehearsal.result_table import result_report
 from gonogo.finding import Skipped, Text, translated
-from gonogo.rehearse.lives import came_to_save
+from gonogo.finding.lives.life_report import LifeReport
+from gonogo.rehearse.lives import OWN_PROGRAM, came_to_save, went_through
 
 _RESUME = translated("whether the run can be resumed")
 _NOTHING_SAVED = translated(
@@ -20,6 +23,19 @@ _NOT_TOLD = translated(
     '"--resume_from_checkpoint FOLDER"'
 )
 _NO_STEP = translated("the resumed program ended without another step: it had nothing left to train")
+_AFTERWARDS = translated("what is made of the checkpoint")
+_STAGES = {
+    "convert": translated("converting the checkpoint"),
+    "merge": translated("merging the adapter"),
+    "serve": translated("loading the result"),
+}
+_BY = {"merge": "PEFT's merge_and_unload", "serve": "transformers' from_pretrained"}
+_NO_FOLDER = translated(
+    "nothing that was written looks like its input (an adapter_config.json for merge, a config.json for serve): "
+    "specify the command, with --{stage}-with"
+)
+_NOT_CALLED = translated("the program called no model: have it run the model once")
+_OTHER_NAMES = translated("they come from flat partitions, and the loaded model has no weights of these names")
 _FROM_PROCESS = translated(
     "{files} was created by a process that was not followed: have the program convert in its own process"
 )
@@ -30,17 +46,29 @@ def is_whole_life(record: RehearsalRecord) -> bool:
     """Whether both lives were gone through, so that a GO speaks for them; true of a rehearsal of one life."""
     if not record.life_part:
         return True
-    first = record.first_life
-    return first is not None and came_to_save(first) and not any(True for _ in skipped_of_life(record))
+    first = record.first_life or record
+    return came_to_save(first) and not any(True for _ in skipped_of_life(record))
 
 
 def covered_of_life(record: RehearsalRecord) -> Iterator[Text]:
     """The first life in a sentence, and the command of the second."""
     life = life_report(record)
     first = record.first_life
-    if life is None or first is None:
-        return
-    yield translated(
+    if life is not None and first is not None:
+        yield _lives(life)
+    result = result_report(record)
+    if result is not None and life is None:
+        steps = max((rank.life.at_save.step for rank in record.ranks if rank.life and rank.life.at_save), default=0)
+        yield translated("saved after step {step} by {world} ranks").format(step=steps, world=record.world_size)
+    for stage in result.stages if result is not None else ():
+        command = list(stage.command)
+        if OWN_PROGRAM in command:
+            command = [_BY[stage.stage], *command[command.index(OWN_PROGRAM) + 2 :]]
+        yield translated("{stage}: {command}").format(stage=_STAGES[stage.stage], command=" ".join(command))
+
+
+def _lives(life: LifeReport) -> Text:
+    return translated(
         "first life: {world} ranks, saved after step {step} ({files} files with state), killed; resumed on {after} "
         "ranks by: {command}"
     ).format(
@@ -54,10 +82,12 @@ def covered_of_life(record: RehearsalRecord) -> Iterator[Text]:
 
 def skipped_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
     """What of the two lives was not seen, and why."""
-    if record.life_part == "first":
+    stages = record.life_stages or ("resume",)
+    if record.life_part == "first" and ("resume" in stages or not came_to_save(record)):
         failed = any(rank.outcome not in ("completed", "out-of-memory") for rank in record.ranks)
-        yield Skipped(_RESUME, _ENDED if failed else _NOTHING_SAVED)
+        yield Skipped(_RESUME if "resume" in stages else _AFTERWARDS, _ENDED if failed else _NOTHING_SAVED)
         return
+    yield from _skipped_afterwards(record)
     life = life_report(record)
     if life is None:
         return
@@ -77,6 +107,27 @@ def skipped_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
             yield Skipped(translated("{count} states of the resumed run").format(count=len(rows)), why)
 
 
+def _skipped_afterwards(record: RehearsalRecord) -> Iterator[Skipped]:
+    """Stages that were not come to, and what is not known of the result."""
+    done = [one.life_part for one in record.afterwards]
+    missing = [stage for stage in AFTERWARDS if stage in record.life_stages and stage not in done]
+    if missing and missing[0] == record.life_part:
+        missing = missing[1:]
+        why = translated("not reached: {stage} failed").format(stage=_STAGES[record.life_part])
+    elif record.life_part in ("first", "second") and went_through(record):
+        why = _NO_FOLDER
+    else:
+        why = translated("not reached: the resumed run failed")
+    for stage in missing:
+        yield Skipped(_STAGES[stage], why.format(stage=stage))
+    result = result_report(record)
+    if result is not None and result.stages[-1].stage == "serve" and not result.is_loaded:
+        yield Skipped(_STAGES["serve"], _NOT_CALLED)
+    unknown = [row for row in result.states if row.status == "unknown"] if result is not None else []
+    if unknown:
+        yield Skipped(translated("{count} weights of the result").format(count=len(unknown)), _OTHER_NAMES)
+
+
 def unknown_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
     """What is not known and lowers no verdict."""
     life = life_report(record)
@@ -87,6 +138,12 @@ def unknown_of_life(record: RehearsalRecord) -> Iterator[Skipped]:
                 "its values are inconclusive: generated or equal rows, a different world size, or no batch after "
                 "the save"
             ),
+        )
+    if life is not None and life.moments_not_tried:
+        every = len(life.interruptions) + life.moments_not_tried
+        yield Skipped(
+            translated("{count} of {all} moments of the save").format(count=life.moments_not_tried, all=every),
+            translated("at most 16 are tried, within --timeout, where the resume of the whole checkpoint trains on"),
         )
     for counter in life.counters if life is not None else ():
         if counter.status == "unknown":

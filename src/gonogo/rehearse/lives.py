@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gonogo.confinement.confinement import Confinement
 from gonogo.confinement.trees import copy_with_holes
-from gonogo.evidence.rehearsal.lives import LifePart
+from gonogo.evidence.rehearsal.lives import AFTERWARDS, LifePart
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
 
-_STAGES = ("load", "train", "eval", "save", "kill", "resume")
-_LATER = ("convert", "merge", "serve")
-_NEEDED = ("save", "kill", "resume")
+_STAGES = ("load", "train", "eval", "save", "kill", "resume", *AFTERWARDS)
+OWN_PROGRAM = "gonogo.virtual.checkpoint_programs"
 _COUNTS = ("--nproc_per_node", "--nproc-per-node", "--num_processes", "--num-processes", "--num_gpus")
 """Options by which launchers are told how many processes a node has."""
 _NUMBER = re.compile(r"\d+")
@@ -35,36 +35,84 @@ class LifePass:
     """Of the first pass, whose worlds the second begins with."""
     trees: list[Path] = field(default_factory=list)
     """What this pass wrote."""
+    first: RehearsalRecord | None = None
+    """The first life's record, of one that comes after it."""
+    between: tuple[RehearsalRecord, ...] = ()
+    """Of the stages that came after that."""
+
+    @property
+    def written_folders(self) -> tuple[str, ...]:
+        """Where those before have written; the folder in which the program is started has files of others, too."""
+        records = [one for one in (self.first, *self.between) if one is not None]
+        folders = {os.path.dirname(file) for one in records for file in one.checkpoint_bytes}
+        return tuple(sorted(folders - {one.cwd for one in records}))
 
 
-def check_life(life: str | None, resume_on: str | None, resume_with: str | None) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class StageCommands:
+    """What ``--convert-with``, ``--merge-with`` and ``--serve-with`` say: a command each, in one word."""
+
+    convert: str | None = None
+    merge: str | None = None
+    serve: str | None = None
+
+    def of(self, stage: str) -> list[str]:
+        """The command of a stage; nothing where none was given. Raises UserError for one that is no command."""
+        given: str | None = getattr(self, stage)
+        return _words(f"--{stage}-with", given)
+
+
+def check_life(
+    life: str | None,
+    resume_on: str | None,
+    resume_with: str | None,
+    commands: StageCommands | None = None,
+    *,
+    kill_between_writes: bool = False,
+) -> tuple[str, ...]:
     """The stages that are asked for, none without ``--life``. Raises UserError for what can't be rehearsed."""
-    if life is None:
-        for name, value in (("--resume-on", resume_on), ("--resume-with", resume_with)):
-            if value is not None:
-                raise UserError(translated("{name} needs --life train,save,kill,resume").format(name=name))
-        return ()
-    stages = tuple(word.strip().lower() for word in life.split(","))
-    for stage in stages:
-        if stage in _LATER:
-            raise UserError(
-                translated("--life {stage}: not rehearsed yet; stages are {known}").format(
-                    stage=stage, known=", ".join(_STAGES)
-                )
+    commands = commands or StageCommands()
+    given = {"--resume-on": resume_on, "--resume-with": resume_with}
+    given |= {f"--{stage}-with": getattr(commands, stage) for stage in AFTERWARDS}
+    if kill_between_writes and "kill" not in (life or ""):
+        raise UserError(
+            translated("{name} needs --life {stages}").format(
+                name="--kill-between-writes", stages="train,save,kill,resume"
             )
+        )
+    stages = tuple(word.strip().lower() for word in (life or "").split(",")) if life is not None else ()
+    for stage in stages:
         if stage not in _STAGES:
             raise UserError(
                 translated("--life {life}: {stage!r} is not a stage: use {known}").format(
                     life=life, stage=stage, known=", ".join(_STAGES)
                 )
             )
+    for name, value in given.items():
+        stage = name.removeprefix("--").partition("-")[0]
+        if value is not None and stage not in stages:
+            example = ["train", "save", *(["kill"] if stage == "resume" else []), stage]
+            raise UserError(translated("{name} needs --life {stages}").format(name=name, stages=",".join(example)))
+    if life is None:
+        return ()
     places = [_STAGES.index(stage) for stage in stages]
-    if places != sorted(set(places)) or not set(_NEEDED) <= set(stages):
+    goes_on = {"kill", "resume"} & set(stages)
+    if (
+        places != sorted(set(places))
+        or "save" not in stages
+        or len(goes_on) == 1
+        or not (goes_on or set(AFTERWARDS) & set(stages))
+    ):
         raise UserError(
             translated(
-                "--life {life}: give the stages in order, with save, kill and resume: --life train,save,kill,resume"
+                "--life {life}: give the stages in order: --life train,save,kill,resume or "
+                "--life train,save,merge,serve"
             ).format(life=life)
         )
+    if "convert" in stages and not commands.of("convert"):
+        raise UserError(translated("--life convert: specify the converter, with --convert-with COMMAND"))
+    for stage in AFTERWARDS:
+        commands.of(stage)
     return stages
 
 
@@ -80,10 +128,7 @@ def second_command(command: Sequence[str], resume_with: str | None, gpus_per_nod
 
     With ``gpus_per_node``, what the launcher is told of its processes per node follows the machine.
     """
-    try:
-        words = shlex.split(resume_with or "")
-    except ValueError as error:
-        raise UserError(translated("--resume-with {words}: {why}").format(words=resume_with, why=error)) from None
+    words = _words("--resume-with", resume_with)
     changed = list(command)
     given = list(_options(words))
     if gpus_per_node is not None and not any(name in _COUNTS for name, _ in given):
@@ -93,6 +138,13 @@ def second_command(command: Sequence[str], resume_with: str | None, gpus_per_nod
         if not name.startswith("-") or not _replace(changed, name, values):
             changed += [name, *values]
     return changed
+
+
+def _words(option: str, given: str | None) -> list[str]:
+    try:
+        return shlex.split(given or "")
+    except ValueError as error:
+        raise UserError(translated("{option} {words}: {why}").format(option=option, words=given, why=error)) from None
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
@@ -141,6 +193,36 @@ def bytes_written(tree: Path, ranks: Sequence[RankRecord]) -> dict[str, int]:
         for place in sorted(folder.iterdir())
         if _is_own_file(place)
     }
+
+
+def usual_command(stage: str, tree: Path, stages: Sequence[RehearsalRecord]) -> list[str] | None:
+    """What is run for a stage without a command: PEFT merges an adapter, transformers loads a folder's model.
+
+    None where nothing that was written is such a folder. Of the ``stages`` before, what the last has written counts.
+    """
+    mark = {"merge": "adapter_config.json", "serve": "config.json"}[stage]
+    for record in reversed(stages):
+        lives = [rank.life for rank in record.ranks if rank.life is not None]
+        names = {os.path.join(record.cwd, name) for life in lives for name in life.written}
+        folders = sorted({os.path.dirname(name) for name in names if os.path.basename(name) == mark})
+        for folder in folders:
+            if _is_own_file(tree / folder.lstrip("/") / mark):
+                words = [sys.executable, "-m", OWN_PROGRAM, stage, folder]
+                return [*words, f"{folder}-merged"] if stage == "merge" else words
+    return None
+
+
+def went_through(record: RehearsalRecord) -> bool:
+    """Whether all ranks came to the program's end."""
+    return all(rank.outcome in ("completed", "out-of-memory") and not rank.unsupported for rank in record.ranks)
+
+
+def saved_bytes(tree: Path, record: RehearsalRecord) -> dict[str, int]:
+    """The files with weights that a later stage wrote, and their sizes."""
+    lives = [rank.life for rank in record.ranks if rank.life is not None]
+    files = {os.path.join(record.cwd, tensor.file) for life in lives for tensor in life.saved}
+    places = {file: tree / file.lstrip("/") for file in sorted(files)}
+    return {file: place.stat().st_size for file, place in places.items() if _is_own_file(place)}
 
 
 def _is_own_file(place: Path) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gonogo.evidence.prepared import FOLDER, parent_of_prepared, read_prepared
 from gonogo.prepare.provided_files import AS_INSTALLED
+from gonogo.rehearse.lives import StageCommands
 from gonogo.rehearse.viewer_files import ViewerFiles
 
 
@@ -52,6 +53,10 @@ class RehearsalRequest:
     life: tuple[str, ...] = ()
     resume_on: str | None = None
     resume_with: str | None = None
+    kill_between_writes: bool = False
+    """Try each moment of the save at which the first life may be killed."""
+    stage_commands: StageCommands = field(default_factory=StageCommands)
+    """Of the stages after the lives."""
     yes: bool = False
     """What the project's files ask for may be installed into gonogo's own folder; else the user is asked, once."""
     shm_bytes: int | None = None

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -25,18 +25,29 @@ from gonogo.confinement.world import World
 from gonogo.evidence.environment.hardware import DEFAULT_ACCELERATOR, Machine, machine_from
 from gonogo.evidence.paths import contents
 from gonogo.evidence.rehearsal.conditions import guards_of
+from gonogo.evidence.rehearsal.lives import AFTERWARDS
 from gonogo.evidence.rehearsal.record import AcceleratorFacts, RankRecord, RehearsalRecord
 from gonogo.finding import Text, translated
 from gonogo.finding.divergence import CollectiveCall, Divergence, Side
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages import PackageOverlay, packages_for
 from gonogo.prepare.provided_files import note_on, prepared_beside, prepared_files, with_own_package
+from gonogo.rehearse.interruptions import try_each
 from gonogo.rehearse.launch.launch import UNSTATED, ResolvedLaunch, Surroundings
 from gonogo.rehearse.launch.torch_installed import check_torch
 from gonogo.rehearse.launch.worker_environment import in_environment, worker_environment
 from gonogo.rehearse.limits.certificate import apply_limits
 from gonogo.rehearse.limits.world import ProjectWorld
-from gonogo.rehearse.lives import LifePass, add_files_of_other_ranks, bytes_written, came_to_save, second_command
+from gonogo.rehearse.lives import (
+    LifePass,
+    add_files_of_other_ranks,
+    bytes_written,
+    came_to_save,
+    saved_bytes,
+    second_command,
+    usual_command,
+    went_through,
+)
 from gonogo.rehearse.progress import OnProgress, ProgressReporter, RankStatus
 from gonogo.rehearse.ranks.call_log import CallLog
 from gonogo.rehearse.ranks.exchange import Exchange
@@ -107,36 +118,84 @@ def _run_lives(
     started: float,
     progress: ProgressReporter,
 ) -> RehearsalRecord:
-    """Rehearse the command up to its save, kill it there, and start it again where its files are."""
+    """Rehearse the command up to its save, and then what is asked for: resumed where its files are, merged, loaded."""
 
-    def kept(name: str) -> Path | None:
-        return None if request.keep is None else request.keep / name
+    def run(part: RehearsalRequest, machine: Machine, number: int, life: LifePass) -> RehearsalRecord:
+        keep = request.keep / f"life-{number}" if request.keep is not None and number else None
+        part = dataclasses.replace(part, keep=keep)
+        return _run_rehearsal(part, machine, overlay, scratch, started, progress, life)
 
     if request.keep is not None:
         request.keep.mkdir(parents=True, exist_ok=True)
     first_pass = LifePass("first")
-    part = dataclasses.replace(request, keep=kept("life-1"))
-    first = _run_rehearsal(part, stated, overlay, scratch, started, progress, first_pass)
-    first.life_part = "first"
+    record = first = run(request, stated, 1, first_pass)
+    first.life_stages = request.life
     if not came_to_save(first) or not first_pass.trees:
         return first
     (tree, *_) = first_pass.trees
     first.checkpoint_bytes = bytes_written(tree, first.ranks)
     notes = list(add_files_of_other_ranks(tree, first.ranks, first.world_size, first.checkpoint_bytes))
-    machine = stated
-    if request.resume_on is not None:
-        machine = machine_from(request.resume_on, None, request.host_memory, UNSTATED)
-    count = None if request.resume_on is None or machine.count == UNSTATED else machine.count
-    command = second_command(request.command, request.resume_with, count)
-    part = dataclasses.replace(
-        request, keep=kept("life-2"), command=command, gpus=request.resume_on or request.gpus,
-        nodes=request.nodes if request.resume_on is None else None,
-    )  # fmt: skip
-    second_pass = LifePass("second", below=(tree,), confinement=first_pass.confinement)
-    record = _run_rehearsal(part, machine, overlay, scratch, started, progress, second_pass)
-    record.life_part, record.first_life = "second", first
-    record.resumes_as_given = command == list(request.command)
+    number, second = 1, None
+    if "resume" in request.life:
+        machine = stated
+        if request.resume_on is not None:
+            machine = machine_from(request.resume_on, None, request.host_memory, UNSTATED)
+        count = None if request.resume_on is None or machine.count == UNSTATED else machine.count
+        command = second_command(request.command, request.resume_with, count)
+        part = dataclasses.replace(
+            request, command=command, gpus=request.resume_on or request.gpus,
+            nodes=request.nodes if request.resume_on is None else None,
+        )  # fmt: skip
+        number = 2
+        second_pass = LifePass("second", below=(tree,), confinement=first_pass.confinement, first=first)
+        record = second = run(part, machine, number, second_pass)
+        record.life_stages, record.resumes_as_given = request.life, command == list(request.command)
     record.notes += [(note.en, note.zh) for note in notes]
+    if second is not None and not went_through(second):
+        return second
+    if second is not None and request.kill_between_writes:
+
+        def resume(left: Path) -> RehearsalRecord:
+            life = LifePass("second", below=(left,), confinement=first_pass.confinement, first=first)
+            return run(part, machine, 0, life)
+
+        try_each(first, second, tree, scratch, resume, started + request.timeout)
+    return _go_on_afterwards(request, stated, first_pass, record, first, tree, run, number)
+
+
+def _go_on_afterwards(
+    request: RehearsalRequest,
+    stated: Machine,
+    first_pass: LifePass,
+    record: RehearsalRecord,
+    first: RehearsalRecord,
+    tree: Path,
+    run: Callable[[RehearsalRequest, Machine, int, LifePass], RehearsalRecord],
+    number: int,
+) -> RehearsalRecord:
+    """The stages after the lives, each with the files of those before; the record of the one that failed, else the last
+    life's."""
+    below: tuple[Path, ...] = (tree,)
+    stages = [first]
+    for stage in AFTERWARDS:
+        if stage not in request.life:
+            continue
+        command = request.stage_commands.of(stage) or usual_command(stage, below[-1], stages)
+        if command is None:
+            break
+        number += 1
+        life = LifePass(stage, below=below, confinement=first_pass.confinement, first=first, between=(*stages[1:],))
+        done = run(dataclasses.replace(request, command=command), stated, number, life)
+        if not went_through(done):
+            done.life_stages, done.afterwards, record.afterwards = request.life, record.afterwards, []
+            done.second_life = record if record is not first else None
+            done.resumes_as_given = record.resumes_as_given
+            return done
+        done.first_life = None  # which is known of the record that has this one
+        record.afterwards = [*record.afterwards, done]
+        done.checkpoint_bytes = saved_bytes(life.trees[0], done) if life.trees else {}
+        below = (*below, *life.trees[:1])
+        stages.append(done)
     return record
 
 
@@ -209,6 +268,7 @@ def _run_rehearsal(
     record.divergence = divergence
     record.notes += [(note.en, note.zh) for note in notes]
     record = variables.settled(record)
+    record.life_part, record.first_life = life.part, life.first
     _apply_limits(record, request)
     if request.keep is not None:
         with say_if_full(scratch):
@@ -297,8 +357,9 @@ class _Job:
             started_by_program=launch.launcher == SPAWN,
             counts_work=request.count_work and counts,
             every=request.every or request.viewers.flight_recorder is not None or bool(self.life.part),
-            to_the_end=not self.life.part,
+            to_the_end=self.life.part not in ("first", "second"),
             life=self.life.part,
+            written_folders=self.life.written_folders,
             prepared=str(prepared_beside(Path.cwd()) or ""),
             trace=str(folder / "trace.msgpack") if request.viewers.needs_events else "",
             confinement=self.confinement.means or ("none" if request.unconfined else "namespaces"),

@@ -8,6 +8,7 @@ from gonogo.finding.ranks import ranks_text
 from gonogo.finding.rehearsal import Device, ModuleMemory, Rehearsal, RehearsedRank, RoutingBand
 from gonogo.finding.words import CATEGORIES, ONLY_WHERE_HELD, size
 from gonogo.report.as_run import counted_range, tokens_of
+from gonogo.report.lives.result_tables import result_tables
 from gonogo.report.lives.state_tables import life_tables
 from gonogo.report.parts import parts_of, together
 from gonogo.report.table import Table, merged, short_place
@@ -52,6 +53,7 @@ def rehearsal_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
         _failures(rehearsal, language),
         _operands(rehearsal, language),
         *life_tables(rehearsal, language),
+        *result_tables(rehearsal, language),
         _memory(rehearsal, language),
         _routing(rehearsal, language),
         _categories(rehearsal, language),

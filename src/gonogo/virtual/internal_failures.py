@@ -13,7 +13,7 @@ import re
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
@@ -130,11 +130,12 @@ _CALL_ERROR = re.compile(r"^(?P<outer>\w+)\.<locals>\.(?P<name>[\w.<>]+)\(\) (?:
 
 
 def find_internal_failure(
-    error: BaseException, failure: Failure, scratch: str, uses_meta: bool
+    error: BaseException, failure: Failure, scratch: str, uses_meta: bool, written_folders: Sequence[str] = ()
 ) -> InternalFailure | None:
     """What of gonogo stands in an exception or in one that it came of, or None. ``failure`` is the exception as facts.
 
-    ``scratch`` is the folder of gonogo's own files; ``uses_meta`` says that the program made meta tensors itself.
+    ``scratch`` is the folder of gonogo's own files; ``uses_meta`` says that the program made meta tensors itself. What
+    is missing in ``written_folders`` lies nowhere else: the run itself has written them.
     """
     for one in chain(error):
         message = str(one)
@@ -165,7 +166,8 @@ def find_internal_failure(
             return InternalFailure(type(one).__name__, _FILE)
         if (later := _of_a_later_step(message)) is not None:
             return later
-        if failure.phase == "load" and (path := _weights_not_here(one, message)):
+        path = _weights_not_here(one, message) if failure.phase == "load" else None
+        if path and os.path.dirname(os.path.abspath(path)) not in written_folders:
             return InternalFailure(path, _WEIGHTS)
     devices = [operand.device for operand in failure.operands]
     if any(device.startswith("meta:") for device in devices) or ("meta" in devices and not uses_meta):

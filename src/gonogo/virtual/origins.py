@@ -167,10 +167,10 @@ def clear(tensor: VirtualTensor) -> None:
 
 def as_json(key: str, pieces: Sequence[Piece]) -> str:
     """A tensor's key and pieces, to be kept in a file."""
-    return json.dumps([key, [[a, b, *label[:4]] for a, b, label in pieces if label[0] in _STATES]])
+    return json.dumps([key, [[a, b, *label[:4]] for a, b, label in pieces if label[0] in _KEPT]])
 
 
-_STATES = ("parameter", "buffer", "optimizer", "rank")
+_KEPT = ("parameter", "buffer", "optimizer", "rank", "base")
 
 
 def in_location(location: str, key: str, pieces: Sequence[Piece]) -> str:
@@ -196,5 +196,6 @@ def was_read(tensor: Any, told: str | None, file: str, key: str = "") -> None:
         Origins.on_unlabelled(file)
         return
     own, pieces = json.loads(told)
-    cell.origins = [(a, b, (*label, file, own or key)) for a, b, *label in pieces] or None
+    cell.origins = [(a, b, (*label, file, own or key)) for a, b, *label in pieces]
+    cell.origins = cell.origins or [(0, cell.nbytes, (*_BASE, file, own or key))]
     Origins.on_read(file)

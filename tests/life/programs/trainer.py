@@ -2,7 +2,7 @@
 
 ``--adapter``: LoRA on top; ``--head``: its output layer is trained and not saved; ``--kept``: by modules_to_save;
 ``--tied``: the output layer is the embedding; ``--sft``: TRL's trainer; ``--frozen``: only the output layer is trained;
-``--dropout``: so that random numbers count.
+``--dropout``: so that random numbers count; ``--based``: its weights are those in base/.
 """
 
 import sys
@@ -12,7 +12,7 @@ import transformers
 from datasets import Dataset
 from transformers import HfArgumentParser, Qwen2Config, Qwen2ForCausalLM, Trainer, TrainingArguments
 
-OWN = ("--adapter", "--head", "--kept", "--tied", "--sft", "--frozen", "--dropout")
+OWN = ("--adapter", "--head", "--kept", "--tied", "--sft", "--frozen", "--dropout", "--based")
 given = {word for word in sys.argv[1:] if word in OWN}
 words = [word for word in sys.argv[1:] if word not in OWN]
 settings = TrainingArguments
@@ -26,7 +26,7 @@ config = Qwen2Config(
     vocab_size=200, tie_word_embeddings="--tied" in given, attention_dropout=0.1 if "--dropout" in given else 0.0,
 )  # fmt: skip
 transformers.set_seed(1)
-model = Qwen2ForCausalLM(config)
+model = Qwen2ForCausalLM.from_pretrained("base") if "--based" in given else Qwen2ForCausalLM(config)
 if "--frozen" in given:
     model.model.requires_grad_(False)
 if "--adapter" in given:

@@ -119,8 +119,22 @@ HELP_ZH = {
     ),
     "With --synthetic-batch: samples per GPU. Default: 1.": "与 --synthetic-batch 连用：每张 GPU 的样本数。默认：1。",
     "With --synthetic-batch: enable gradient checkpointing.": "与 --synthetic-batch 连用：启用梯度检查点。",
-    "Also save, kill and resume the run, and say which state is lost: --life train,save,kill,resume.": (
-        "同时排练保存、终止和恢复，并指出丢失了哪些状态：--life train,save,kill,resume。"
+    "Also save, kill and resume the run, or convert, merge and load its checkpoint, and say what is lost: "
+    "--life train,save,kill,resume,merge,serve.": (
+        "同时排练保存、终止和恢复，或转换、合并和加载检查点，并指出丢失了什么："
+        "--life train,save,kill,resume,merge,serve。"
+    ),
+    "With --life: kill the run between the writes of its save, too, and say what each resume comes to.": (
+        "与 --life 合用：在保存的各次写入之间也终止运行，并说明每次恢复的结果。"
+    ),
+    "With --life convert: the converter's command, in one word.": (
+        "与 --life convert 合用：转换检查点的命令，写成一个词。"
+    ),
+    "With --life merge: what merges the adapter, in one word. Default: PEFT's merge_and_unload.": (
+        "与 --life merge 合用：合并适配器的命令，写成一个词。默认：PEFT 的 merge_and_unload。"
+    ),
+    "With --life serve: what loads the result and runs it once, in one word. Default: transformers.": (
+        "与 --life serve 合用：加载结果并运行一次的命令，写成一个词。默认：transformers。"
     ),
     "With --life: the machine on which the run is resumed. Default: the same.": (
         "与 --life 合用：在哪种机器上恢复训练。默认：同一种。"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from gonogo.evidence.rehearsal.lives import HeldState, RankLife, StateMoment, StateOrigin
+from gonogo.evidence.rehearsal.lives import AFTERWARDS, HeldState, RankLife, StateMoment, StateOrigin
 from gonogo.evidence.rehearsal.record import RankRecord, RehearsalRecord
 from gonogo.finding.lives.life_report import (
     CounterRow,
@@ -21,7 +21,7 @@ from gonogo.finding.lives.life_report import (
 )
 
 Identity = tuple[str, str, str]
-_WHOLE, _MOST = 0.999, 0.5
+WHOLE, _MOST = 0.999, 0.5
 """A flat partition is padded, and what pads it comes from no file."""
 _GENERATORS = ("python", "numpy", "torch", "accelerator")
 _WORST: tuple[StateStatus, ...] = (
@@ -31,8 +31,9 @@ _WORST: tuple[StateStatus, ...] = (
 
 def life_report(record: RehearsalRecord) -> LifeReport | None:
     """The comparison; None where the record is not of a second life that came to train, or to its end."""
+    record = record.second_life or record
     first = record.first_life
-    if first is None:
+    if first is None or record.life_part in AFTERWARDS:
         return None
     before = [rank for rank in first.ranks if rank.life is not None]
     after = [rank for rank in record.ranks if rank.life is not None and rank.life.at_start is not None]
@@ -53,6 +54,8 @@ def life_report(record: RehearsalRecord) -> LifeReport | None:
         data=_data(before, after, first.world_size == record.world_size),
         files=tuple(dict.fromkeys(file for life in lives for file in life.files)),
         bytes_written=max((rank.saved_bytes for rank in first.ranks), default=0),
+        interruptions=tuple(record.interruptions),
+        moments_not_tried=record.moments_not_tried,
         costs=_costs(
             first, [life.save_peaks for life in lives], [r.life.resume_peaks for r in after if r.life is not None]
         ),
@@ -86,7 +89,7 @@ def _states(before: Sequence[RankRecord], after: Sequence[RankRecord]) -> Iterat
         for state in life.at_save.held if life.at_save is not None else ():
             had.setdefault(state.identity, state)
     for tensor in (tensor for rank in before if rank.life is not None for tensor in rank.life.saved):
-        named = [] if tensor.holds else [one.identity for one in had.values() if _is_named(one, tensor.key)]
+        named = [] if tensor.holds else [one.identity for one in had.values() if is_named(one, tensor.key)]
         for identity in (*tensor.holds, *named):
             written.setdefault(identity, {}).setdefault(tensor.file)
     held_by = {
@@ -174,7 +177,7 @@ def _row(
     share = min(1.0, sum(one.share for one in own))
     read = tuple(dict.fromkeys(one.file for one in own if one.file))
     flat = state.kind == "optimizer" and (" tensor " in state.name or state.name.startswith("partition"))
-    if share >= (_MOST if flat else _WHOLE):
+    if share >= (_MOST if flat else WHOLE):
         narrower = state.kind == "optimizer" and now.dtype != state.dtype
         return row("other-dtype" if narrower else "restored", share, read)
     unseen = tuple(dict.fromkeys(one.file for one in origins if one.kind == "base" and one.file in made))
@@ -194,12 +197,13 @@ def _row(
 
 def _named_by_key(state: HeldState, origin: StateOrigin) -> StateOrigin:
     """Of a file's tensor that another rank had a part of, that part is known by its name in the file alone."""
-    if origin.kind != "rank" or not _is_named(state, origin.key):
+    if origin.kind != "rank" or not is_named(state, origin.key):
         return origin
     return msgspec.structs.replace(origin, kind=state.kind, slot=state.slot, name=state.name)
 
 
-def _is_named(state: HeldState, key: str) -> bool:
+def is_named(state: HeldState, key: str) -> bool:
+    """Whether a file's key has the state's name in it."""
     words = f".{key}."
     return f".{state.name}." in words and (not state.slot or f".{state.slot}." in words)
 

@@ -11,8 +11,10 @@ from typing import Literal
 import msgspec
 
 StateKind = Literal["parameter", "buffer", "optimizer"]
-LifePart = Literal["", "first", "second"]
-"""Empty: a rehearsal of one life, of which nothing of this is recorded."""
+LifePart = Literal["", "first", "second", "convert", "merge", "serve"]
+"""Empty: a rehearsal of one life, of which nothing of this is recorded. What comes after both goes by its stage."""
+AFTERWARDS: tuple[LifePart, ...] = ("convert", "merge", "serve")
+"""Stages in which another program reads what the first life saved."""
 
 
 class StateOrigin(msgspec.Struct, frozen=True):
@@ -86,6 +88,15 @@ class StateMoment(msgspec.Struct, frozen=True):
     """Whether training went on from here; else the program ended without another step."""
 
 
+class FileEvent(msgspec.Struct, frozen=True):
+    """A file that was opened to write, or something that was renamed."""
+
+    at: float
+    """Seconds since 1970."""
+    path: str
+    renamed_from: str = ""
+
+
 class RankLife(msgspec.Struct):
     """What a rank saw of one life."""
 
@@ -95,6 +106,8 @@ class RankLife(msgspec.Struct):
     """Files that it wrote, or read, with state in them."""
     written: list[str] = []
     """Every file that it opened to write, from its first step on."""
+    file_events: list[FileEvent] = []
+    """The same in order, with what was renamed."""
     at_save: StateMoment | None = None
     """Of the first life: the state when it was saved; None where nothing was."""
     at_start: StateMoment | None = None

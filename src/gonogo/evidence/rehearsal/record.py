@@ -6,6 +6,7 @@ A worker process (``gonogo.virtual``) writes one :class:`RankRecord` as JSON; th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Literal
 
@@ -18,6 +19,7 @@ from gonogo.finding.as_run import AsRun
 from gonogo.finding.divergence import Divergence
 from gonogo.finding.frame import Frame as Frame
 from gonogo.finding.frame import Owner as Owner
+from gonogo.finding.lives.life_report import Interruption
 from gonogo.finding.rehearsal import Assumption as Assumption
 from gonogo.finding.rehearsal import CollectiveTotal as CollectiveTotal
 from gonogo.finding.rehearsal import MemoryTimeline as MemoryTimeline
@@ -401,8 +403,29 @@ class RehearsalRecord(msgspec.Struct):
     life_part: LifePart = ""
     """Which of two lives it is of, where the whole life was asked for: ``first`` where it came to no second one."""
     first_life: RehearsalRecord | None = None
+    """Of a second life: the record of the first."""
     checkpoint_bytes: dict[str, int] = {}
     """Of the first life: every file that it wrote from its first step on, of all ranks, and its size."""
-    """Of a second life: the record of the first."""
+    life_stages: tuple[str, ...] = ()
+    """What was asked for of a run's life."""
+    second_life: RehearsalRecord | None = None
+    """Of a stage that failed after the run was resumed: the record of the resumed run."""
+    afterwards: list[RehearsalRecord] = []
+    """What was made of the checkpoint after the lives: a record of each stage that went through."""
+    interruptions: list[Interruption] = []
+    """Of a second life: what the resume comes to where the first was killed in the middle of its save."""
+    moments_not_tried: int = 0
     resumes_as_given: bool = True
     """Whether the second life's command was the first's, word by word."""
+
+    def was_written_before(self, path: str) -> bool:
+        """Whether the first life, of which all ranks are known, wrote into a folder, or beside a file.
+
+        What is not there then is nowhere: the run itself has not written it.
+        """
+        first = self.first_life
+        if first is None or (first.world_size > 1 and not {0, 1} <= {rank.rank for rank in first.ranks}):
+            return False
+        whole = os.path.normpath(os.path.join(first.cwd, path))
+        folders = {os.path.dirname(file) for file in first.checkpoint_bytes}
+        return whole in folders or (os.path.dirname(whole) in folders and os.path.dirname(whole) != first.cwd)

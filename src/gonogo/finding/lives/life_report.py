@@ -14,6 +14,22 @@ CounterStatus = Literal["restored", "restarted", "differs", "unknown"]
 DataStatus = Literal["goes-on", "from-the-start", "seen-again", "other", "unknown"]
 RandomStatus = Literal["restored", "not-read", "not-written", "unknown"]
 
+InterruptedResume = Literal["whole", "half", "anew", "raises", "unknown"]
+"""What a resume comes to that follows a kill in the middle of a save; ``anew``: it reads nothing of the checkpoint."""
+
+
+class Interruption(msgspec.Struct, frozen=True):
+    """Killed in the middle of a save, and resumed."""
+
+    after: str
+    """The file that was written last; half of it, where it is ``torn``."""
+    before: str
+    """The file that comes next; empty where none does."""
+    torn: bool
+    kind: InterruptedResume
+    why: str = ""
+    """The exception, or the states that are lost."""
+
 
 class StateRow(msgspec.Struct, frozen=True):
     """One parameter, buffer or optimizer tensor over both lives."""
@@ -89,3 +105,6 @@ class LifeReport(msgspec.Struct, frozen=True):
     bytes_written: int
     """What a real run would have written in its first life, on the rank that wrote most."""
     costs: LifeCosts = LifeCosts()
+    interruptions: tuple[Interruption, ...] = ()
+    """With ``--kill-between-writes``: each moment of the save at which it was killed."""
+    moments_not_tried: int = 0

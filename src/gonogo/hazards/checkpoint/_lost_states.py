@@ -45,14 +45,15 @@ def listed(rows: Sequence[StateRow]) -> Text:
         kinds.setdefault(row.status, []).append(row)
     parts = [
         translated("{count} {why} ({names})").format(
-            count=len(same), why=_WHY.get(status, Text(status, status)), names=_names(same)
+            count=len(same), why=_WHY.get(status, Text(status, status)), names=named(same)
         )
         for status, same in kinds.items()
     ]
     return Text("; ".join(part.en for part in parts), "；".join(part.zh for part in parts))
 
 
-def _names(rows: Sequence[StateRow]) -> str:
+def named(rows: Sequence[StateRow]) -> str:
+    """The first rows by name."""
     names = [_name(row) for row in rows[:_SHOWN]]
     return ", ".join(names) + (", …" if len(rows) > _SHOWN else "")
 

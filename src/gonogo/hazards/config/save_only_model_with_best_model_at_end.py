@@ -1,5 +1,5 @@
 from gonogo.hazards.facts.how_it_trains import with_trainer
-from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, Run, Severity, translated
+from gonogo.hazards.rule import Certainty, Environment, Findings, Hazard, RehearsalRecord, Run, Severity, translated
 
 
 class SaveOnlyModelWithBestModelAtEnd(Hazard):
@@ -37,3 +37,25 @@ class SaveOnlyModelWithBestModelAtEnd(Hazard):
                 spans=(resume.span(), only.span(), deepspeed),
                 confirm=translated("ls {resume} shows no global_step folder").format(resume=resume.string),
             )
+
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """DeepSpeed finds nothing to load in a checkpoint that the first life has written."""
+        first = record.first_life
+        failed = [
+            rank.rank
+            for rank in record.ranks
+            if rank.failure is not None
+            and any(frame.function == "deepspeed_load_checkpoint" for frame in rank.failure.frames)
+            and any(record.was_written_before(word) for word in rank.failure.message.split())
+        ]
+        if not failed or first is None or any("/global_step" in path for path in first.checkpoint_bytes):
+            return
+        yield self.finding(
+            translated(
+                "The run was saved with the weights alone, {count} files without DeepSpeed's global_step folder: "
+                "restarted, it can't load them and raises."
+            ).format(count=len(first.checkpoint_bytes)),
+            cure=translated("Drop save_only_model; save_total_limit limits disk usage"),
+            certainty=Certainty.CERTAIN,
+            ranks=tuple(failed),
+        )

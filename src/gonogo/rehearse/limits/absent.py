@@ -73,7 +73,9 @@ def _counts(one: FailedLookup, failure: Failure, record: RehearsalRecord, world:
         if one.asked.owner != "user" and _is_of_hub(one.name, world):
             return False  # a library looks for a folder of that name before it asks the hub, on every machine
         path = Path(os.path.normpath(world.cwd / one.name))
-        written = one.written or one.phase in _TRAINING or one.step > 0  # the program's own output, which it lacks
+        written = (
+            one.written or record.was_written_before(str(path)) or one.phase in _TRAINING or one.step > 0
+        )  # the program's own output, which it lacks
         is_as_installed = path.suffix in _CODE or path.parent.suffix in _METADATA
         of_package = is_as_installed and is_library(str(path))
         return not written and not of_package and not came_with_the_project(path, world.cwd)

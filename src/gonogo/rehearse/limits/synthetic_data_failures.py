@@ -118,7 +118,7 @@ def why_of_data(rank: RankRecord, table: Prepared, record: RehearsalRecord, fold
     made = [*table.datasets, *table.paths]
     if rank.empty_pass and not rank.steps and made:
         return "made", _TOO_FEW.format(names=", ".join(made[:3]))
-    if (elsewhere := lies_elsewhere(failure, folder)) is not None:
+    if (elsewhere := lies_elsewhere(failure, folder, record)) is not None:
         return "missing", elsewhere
     if (pair := _taken_for_another(table)) is not None and class_of(failure) in _ROW_ERRORS:
         return "made", _ANOTHER_MODEL.format(name=pair[0], chosen=pair[1])

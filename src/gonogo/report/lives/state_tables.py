@@ -24,6 +24,10 @@ _COST_COLUMNS = {
     "en": ("stage", "GPU, peak of a rank", "host, peak of a rank", "on disk, all ranks", "files", "at 1 GB/s"),
     "zh": ("阶段", "GPU（单个 rank 峰值）", "主机内存（单个 rank 峰值）", "磁盘（所有 rank）", "文件数", "按 1 GB/s"),
 }
+_INTERRUPTED_COLUMNS = {
+    "en": ("killed after writing", "the resume", "why"),
+    "zh": ("写完以下文件后被终止", "恢复", "原因"),
+}
 _WORDS = {
     "en": {
         "title": "State, saved and resumed",
@@ -55,6 +59,13 @@ _WORDS = {
         "costs": "Memory and disk of a save and a resume",
         "save": "save",
         "resume": "resume",
+        "interruptions": "Killed during the save",
+        "half of": "half of {file}",
+        "resume-whole": "restores everything",
+        "resume-half": "HALF a checkpoint",
+        "resume-anew": "starts from the beginning",
+        "resume-raises": "RAISES",
+        "resume-unknown": "not known",
     },
     "zh": {
         "title": "保存与恢复的状态",
@@ -86,6 +97,13 @@ _WORDS = {
         "costs": "保存与恢复所需的显存、内存与磁盘",
         "save": "保存",
         "resume": "恢复",
+        "interruptions": "在保存途中被终止",
+        "half of": "{file} 的一半",
+        "resume-whole": "全部恢复",
+        "resume-half": "只有一半的检查点",
+        "resume-anew": "从头开始",
+        "resume-raises": "报错",
+        "resume-unknown": "未知",
     },
 }
 
@@ -96,7 +114,8 @@ def life_tables(rehearsal: Rehearsal, language: str) -> list[Table]:
     if isinstance(life, UnsetType):
         return []
     told = "zh" if language == "zh" else "en"
-    return [_states(life, told), _counters(life, told), _costs(life, told)]
+    tables = [_states(life, told), _counters(life, told), _costs(life, told)]
+    return [*tables, _interruptions(life, told)] if life.interruptions else tables
 
 
 def _states(life: LifeReport, language: str) -> Table:
@@ -153,6 +172,21 @@ def _costs(life: LifeReport, language: str) -> Table:
         (words["resume"], size(costs.resume_gpu_bytes), size(costs.resume_host_bytes), "", "", ""),
     )  # fmt: skip
     return Table(words["costs"], _COST_COLUMNS[language], rows, frozenset(range(1, 6)))
+
+
+def _interruptions(life: LifeReport, language: str) -> Table:
+    """Moments that come to the same, one after the other, are one row."""
+    words = _WORDS[language]
+    rows: list[tuple[str, str, str, str]] = []
+    for one in life.interruptions:
+        after = words["half of"].format(file=_short(one.after)) if one.torn else _short(one.after)
+        came_to = words[f"resume-{one.kind}"], clean_line(one.why)
+        if rows and rows[-1][2:] == came_to:
+            rows[-1] = (rows[-1][0], after, *came_to)
+        else:
+            rows.append((after, after, *came_to))
+    shown = tuple((a if a == b else f"{a} … {b}", *rest) for a, b, *rest in rows)
+    return Table(words["interruptions"], _INTERRUPTED_COLUMNS[language], shown, frozenset())
 
 
 def _seconds(nbytes: int) -> str:

@@ -24,6 +24,8 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
         super().__init__(*args)
         self.on_batch_used: Callable[[str], None] | None = None
         """Told of the batch that the next operator with something of a batch takes in; once."""
+        self.mixes = False
+        """Whether what is computed of states has them as origins: where weights are merged, not where they train."""
         self._rules: dict[int, Rule | None] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -43,6 +45,8 @@ class OriginMode(VirtualMode):  # type: ignore[no-untyped-call]
             rule = self._rules[id(func)] = _rule_of(func)
         if rule is not None:
             rule(func, args, kwargs or {}, out)
+        elif self.mixes:
+            _computed(func, args, kwargs or {}, out)
         return out
 
     def _look_for_batch(self, args: Any) -> None:
@@ -95,6 +99,19 @@ def _rule_of(func: Any) -> Rule | None:
     if name in ("split_with_sizes_copy", "split_copy", "unbind_copy"):
         return _split_out
     return _written_into if name in _INTO else None
+
+
+def _computed(func: Any, args: Any, kwargs: Any, out: Any) -> None:
+    """What an operator makes of several states holds all of them; which byte holds which is not followed."""
+    given = [*_virtual(args), *_virtual(kwargs.values())]
+    labels = [(0, 1, label) for tensor in given for _, _, label in origins.pieces_in(tensor) if label[0] != BATCH]
+    if not labels:
+        return
+    cells = [tensor.cell for tensor in given]
+    for result in _virtual([out]):
+        if func._schema.is_mutable or not any(result.cell is cell for cell in cells):  # else it is a view
+            start, end = origins.span_of(result)
+            origins.put(result.cell, start, end, origins.whole(labels, end - start), beside=True)
 
 
 def _copy(func: Any, args: Any, kwargs: Any, out: Any) -> None:

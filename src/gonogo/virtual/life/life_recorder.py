@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from gonogo.evidence.rehearsal.lives import LifePart, RankLife, SavedTensor, StateMoment
+from gonogo.evidence.rehearsal.lives import AFTERWARDS, FileEvent, LifePart, RankLife, SavedTensor, StateMoment
 from gonogo.evidence.rehearsal.record import Outcome, Phase
 from gonogo.virtual.hooks.lifecycle import Lifecycle, RehearsalComplete
 from gonogo.virtual.hooks.modules import ModuleTracker
@@ -25,6 +25,7 @@ from gonogo.virtual.origins import Described, Origins, label_as
 from gonogo.virtual.tensor import VirtualTensor
 from gonogo.virtual.tracing.parts import PLAIN, Parts
 
+_MOST_EVENTS = 4096
 _STATES = ("parameter", "buffer", "optimizer")
 _ALLOCATOR: Callable[..., CachingAllocator] = PLAIN.allocator
 
@@ -39,7 +40,7 @@ class LifeRecorder:
 
     def __init__(self, part: LifePart) -> None:
         self.record = RankLife(part, began=time.time())
-        self._is_first = part == "first"
+        self._is_first, self._is_afterwards = part == "first", part in AFTERWARDS
         self._saved_since_step = False
         self._drawn: dict[Any, bool] = {}
 
@@ -51,6 +52,7 @@ class LifeRecorder:
         undo = [self._inventory.install(), random_states.install(self._got, self._was_set)]
         sys.addaudithook(self._on_audit)
         Origins.followed = True
+        mode.mixes = self._is_afterwards
         Origins.on_saved, Origins.on_read = self._on_saved, self._on_read
         Origins.on_unlabelled, Origins.on_omitted = self._on_unlabelled, self._on_omitted
         if self._is_first:
@@ -59,6 +61,8 @@ class LifeRecorder:
 
         def enter_root(root: nn.Module) -> None:
             on_root(root)
+            if self._is_afterwards and self.record.at_start is None:
+                self.record.at_start = self._moment(root, trains_on=False)
             if life.phase == "forward":
                 mode.on_batch_used = self._trained_on
 
@@ -94,7 +98,7 @@ class LifeRecorder:
                 self._label()
         elif self.record.at_start is None:
             self.record.resume_peaks = self._peaks()
-            self.record.at_start = self._moment(trains_on=True)
+            self.record.at_start = self._moment(self._life.trained_root, trains_on=True)
 
     def on_backward(self) -> None:
         """The first life is killed where it goes on after a save: by now it has read the batch that came next."""
@@ -113,31 +117,37 @@ class LifeRecorder:
 
     def ended(self, outcome: Outcome) -> RankLife:
         """The record, at the program's end; one that failed before it trained has shown nothing of its state."""
-        if not self._is_first and self.record.at_start is None and outcome == "completed":
-            self.record.at_start = self._moment(trains_on=False)
+        resumed = not self._is_first and not self._is_afterwards
+        if resumed and self.record.at_start is None and outcome == "completed":
+            self.record.at_start = self._moment(self._life.trained_root, trains_on=False)
         return self.record
 
     def _label(self) -> None:
         label_as((held.tensor, held.label) for held in self._inventory.held(self._life.trained_root))
 
-    def _moment(self, *, trains_on: bool) -> StateMoment:
+    def _moment(self, root: nn.Module | None, *, trains_on: bool) -> StateMoment:
         held = [
-            one.described(drawn=self._drawn.get(one.label, not one.is_from_file))
-            for one in self._inventory.held(self._life.trained_root)
+            one.described(drawn=self._drawn.get(one.label, not one.is_from_file)) for one in self._inventory.held(root)
         ]
         return StateMoment(self._life.step, tuple(held), tuple(self._inventory.counters()), trains_on)
 
     # -- files ------------------------------------------------------------
 
     def _on_saved(self, file: str, tensors: list[Described]) -> None:
+        if self._is_afterwards:
+            self._note_saved(file, tensors)
+            return
         if not self._is_first or self._life.phase == "load":
             return
         if not self._saved_since_step:
-            self.record.at_save = self._moment(trains_on=True)
+            self.record.at_save = self._moment(self._life.trained_root, trains_on=True)
             self.record.batches_before_save = len(self.record.batches)
         if any(label[0] in (*_STATES, "rank") for *_, pieces in tensors for *_, label in pieces):
             self._saved_since_step = True
             self._life.goes_on_with_data = True  # to the batch that comes next
+        self._note_saved(file, tensors)
+
+    def _note_saved(self, file: str, tensors: list[Described]) -> None:
         for key, shape, dtype, pieces in tensors:
             states = dict.fromkeys(label for _, _, label in pieces if label[0] in _STATES)
             holds = tuple((label[0], label[1], label[2]) for label in states)
@@ -146,16 +156,19 @@ class LifeRecorder:
                 self._on_read(file)
 
     def _on_audit(self, event: str, args: Any) -> None:
-        if event == "open" and Origins.followed and self._life.step and isinstance(args[2], int):
+        counts = Origins.followed and (self._life.step or self._is_afterwards)
+        if not counts or len(self.record.file_events) >= _MOST_EVENTS:
+            return
+        if event == "open" and isinstance(args[2], int):
             path = args[0]
-            if (
-                args[2] & (os.O_WRONLY | os.O_RDWR)
-                and isinstance(path, str | bytes)
-                and len(self.record.written) < 4096
-            ):
+            if args[2] & (os.O_WRONLY | os.O_RDWR) and isinstance(path, str | bytes):
                 name = os.path.abspath(os.fsdecode(path))
                 if name not in self.record.written and not name.startswith("/dev/"):
                     self.record.written.append(name)
+                    self.record.file_events.append(FileEvent(time.time(), name))
+        elif event == "os.rename":
+            source, target = (os.path.abspath(os.fsdecode(path)) for path in args[:2])
+            self.record.file_events.append(FileEvent(time.time(), target, source))
 
     def _on_omitted(self, nbytes: int) -> None:
         if self._is_first and self._life.step:

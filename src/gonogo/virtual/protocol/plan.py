@@ -71,6 +71,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     """Where what it does is written event by event (:class:`RankTrace`); empty: it is not followed."""
     life: LifePart = ""
     """Which of a run's two lives it is, where they are rehearsed."""
+    written_folders: tuple[str, ...] = ()
+    """Where the run itself has written before: weights that are not there have not been saved."""
     exchange: ExchangeAddress | None = None
     """None where one rank is rehearsed alone."""
     confinement: Confined = "namespaces"

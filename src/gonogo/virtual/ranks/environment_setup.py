@@ -87,7 +87,7 @@ def install(
     undo.append(network.install(lambda host: note(f"the network was asked for and is not here: {host}")).undo)
     undo.append(trackers.install())
     undo.append(hub.install(note))
-    made = MadeWeights(plan.scratch, plan.confinement == "namespaces", note)
+    made = MadeWeights(plan.scratch, plan.confinement == "namespaces", note, frozenset(plan.written_folders))
     undo.append(prepared.install(plan.prepared, assume, missed, functools.partial(opened_files.make, made)))
     undo.append(addresses.install(plan.prepared, assume, missed))
     undo.append(metrics.install(assume))

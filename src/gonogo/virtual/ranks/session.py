@@ -276,7 +276,8 @@ class Session:
                 outcome = "raised"
                 failure = failure_of(error, self.life, self.modules, self.origin.frames)
                 self._take_down_world(error)
-                if (trace := find_internal_failure(error, failure, self.plan.scratch, self.mode.uses_meta)) is not None:
+                known = self.plan.scratch, self.mode.uses_meta, self.plan.written_folders
+                if (trace := find_internal_failure(error, failure, *known)) is not None:
                     outcome, place = "unsupported", _place_of(failure.frames)
                     unsupported.append(Unsupported(trace.what, place, trace.why.en, trace.why.zh))
         for where in spawned.uses_of_accelerators(self.plan.scratch):

@@ -23,6 +23,12 @@ class MadeWeights:
     in_place: bool
     """Whether a model's own folder may be written: it is one that is thrown away after the rehearsal."""
     tell: Callable[[str], None]
+    not_for: frozenset[str] = frozenset()
+    """Folders that the run itself has written: what it has not saved is not made."""
+
+    def is_of_the_run(self, folder: str) -> bool:
+        """Whether an earlier life, or a stage after it, has written the folder."""
+        return os.path.abspath(folder) in self.not_for
 
     def once(self, path: str, make: Callable[[], str | None]) -> None:
         """Have ``make`` run by one of the processes that share the scratch folder, while the others wait for it.

@@ -136,6 +136,8 @@ def _prepare(model_class: Any, name: str, kwargs: dict[str, Any], made: MadeWeig
         if base:
             _prepare(model_class, str(base), {**kwargs, "subfolder": None}, made)
         return None
+    if made.is_of_the_run(folder):
+        return None
     what = os.path.join(folder, with_variant(WEIGHTS[0], kwargs.get("variant")))
     made.once(what, lambda: make_weights(model_class, name, folder, kwargs, made))
     place = made.place_of(folder)

@@ -1,0 +1,108 @@
+"""What the first life trained, compared with what was made of its checkpoint: converted, merged, loaded."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from gonogo.evidence.rehearsal.life_table import WHOLE, is_named
+from gonogo.evidence.rehearsal.lives import HeldState, RankLife, SavedTensor, StateMoment
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.finding.lives.life_report import StateRow, StateStatus
+from gonogo.finding.lives.result_report import ResultReport, ResultStage
+
+_FLAT = ("optimizer", "weights")
+"""Weights that an optimizer steps in its place: of a flat partition it is not known whose each part is."""
+
+
+def result_report(record: RehearsalRecord) -> ResultReport | None:
+    """The comparison; None where nothing was made of the checkpoint, or not to the end."""
+    first = record.first_life or record
+    before = [rank.life for rank in first.ranks if rank.life is not None and rank.life.at_save is not None]
+    if not record.afterwards or not before or record.life_part not in ("first", "second"):
+        return None
+    lives = [[rank.life for rank in done.ranks if rank.life is not None] for done in record.afterwards]
+    loaded = _loaded(lives[-1]) if record.afterwards[-1].life_part == "serve" else None
+    had: dict[str, HeldState] = {}
+    for state in (state for life in before if life.at_save is not None for state in life.at_save.held):
+        if state.kind != "optimizer":
+            had.setdefault(state.name, state)
+    files = next((saved for stage in reversed(lives) if (saved := _saved(stage))), _saved(before))
+    rows = [_row(state, files, loaded) for state in had.values() if state.trained or state.kind == "buffer"]
+    lost = {row.name for row in rows if row.status != "restored"}
+    return ResultReport(
+        stages=tuple(map(_stage, record.afterwards)),
+        is_loaded=loaded is not None,
+        states=(*(row for row in rows if row.kind == "parameter" or row.status != "unchanged"), *_drawn(loaded, lost)),
+    )
+
+
+def _stage(record: RehearsalRecord) -> ResultStage:
+    lives = [rank.life for rank in record.ranks if rank.life is not None]
+    devices = [device for rank in record.ranks for device in rank.devices]
+    hosts = [rank.host for rank in record.ranks if rank.host is not None]
+    return ResultStage(
+        record.life_part,
+        tuple(record.command),
+        tuple(dict.fromkeys(tensor.file for tensor in _saved(lives))),
+        sum(record.checkpoint_bytes.values()),
+        max((device.peak_allocated_bytes for device in devices), default=0),
+        max((host.peak_bytes for host in hosts), default=0),
+    )
+
+
+def _saved(lives: Sequence[RankLife]) -> list[SavedTensor]:
+    return [tensor for life in lives for tensor in life.saved]
+
+
+def _loaded(lives: Sequence[RankLife]) -> StateMoment | None:
+    return next((life.at_start for life in lives if life.at_start is not None), None)
+
+
+def _row(state: HeldState, files: Sequence[SavedTensor], loaded: StateMoment | None) -> StateRow:
+    """A weight of the first life, and where it is in the result."""
+    own = [tensor for tensor in files if state.identity in tensor.holds]
+    flat = [t for t in files if any(one[:2] == _FLAT for one in t.holds) and is_named(state, t.key)]
+    written = tuple(dict.fromkeys(tensor.file for tensor in own or flat))
+
+    def row(status: StateStatus, share: float = 0.0, read: tuple[str, ...] = ()) -> StateRow:
+        return StateRow(
+            state.kind, state.name, state.slot, status, state.trained, written, read, round(min(share, 1.0), 4),
+            state.dtype, state.dtype,
+        )  # fmt: skip
+
+    if loaded is None:
+        return row("restored" if written else "unchanged" if state.kind == "buffer" else "not-written")
+    held = [one for one in loaded.held if one.kind != "optimizer"]
+    found = [
+        (one, origin) for one in held for origin in one.origins if (origin.kind, "", origin.name) == state.identity
+    ]
+    size = max(math.prod(state.shape), 1)
+    share = sum(origin.share * math.prod(one.shape) for one, origin in found) / size
+    read = tuple(dict.fromkeys(origin.file for _, origin in found if origin.file))
+    if share >= WHOLE:
+        return row("restored", share, read)
+    alike = next((one for one in held if one.name == state.name), None)
+    if not found and alike is not None:
+        parts = [origin for origin in alike.origins if (origin.kind, origin.slot) == _FLAT]
+        if parts:
+            return row("restored", 1.0, tuple(dict.fromkeys(origin.file for origin in parts)))
+    if found:
+        return row("partly", share, read)
+    if state.kind == "buffer" and (alike is None or not written):
+        return row("unchanged")
+    if alike is None and flat and _hides_flat(held):
+        return row("unknown")
+    return row("not-read" if written else "not-written")
+
+
+def _hides_flat(held: Sequence[HeldState]) -> bool:
+    """Whether something of the loaded model comes of flat partitions, which may hold a weight of another name."""
+    return any((origin.kind, origin.slot) == _FLAT for one in held for origin in one.origins)
+
+
+def _drawn(loaded: StateMoment | None, lost: set[str]) -> Iterator[StateRow]:
+    """Parameters of the loaded model that no file gave."""
+    for one in loaded.held if loaded is not None else ():
+        if one.kind == "parameter" and not one.origins and one.name not in lost:
+            yield StateRow(one.kind, one.name, one.slot, "drawn-anew", False, dtype=one.dtype)

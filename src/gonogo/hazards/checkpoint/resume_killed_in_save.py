@@ -1,0 +1,41 @@
+import os
+from collections.abc import Sequence
+
+from gonogo.evidence.rehearsal.life_table import life_report
+from gonogo.finding.lives.life_report import Interruption
+from gonogo.hazards.rule import Certainty, Findings, Hazard, RehearsalRecord, Severity, Text, translated
+
+
+class ResumeKilledInSave(Hazard):
+    def in_rehearsal(self, record: RehearsalRecord) -> Findings:
+        """A kill between two writes after which the resume goes on with a part of the state, or raises each time."""
+        life = life_report(record)
+        half = [one for one in life.interruptions if one.kind == "half"] if life is not None else []
+        raises = [one for one in life.interruptions if one.kind == "raises"] if life is not None else []
+        if half:
+            yield self.finding(
+                translated(
+                    "Killed {window}, the run resumes with half a checkpoint and no error; this is lost: {lost}."
+                ).format(window=_window(half), lost=half[0].why),
+                severity=Severity.WARNING,
+                certainty=Certainty.CERTAIN,
+            )
+        if raises:
+            yield self.finding(
+                translated("Killed {window}, each resume raises until the folder is deleted: {error}").format(
+                    window=_window(raises), error=raises[0].why
+                ),
+                severity=Severity.WARNING,
+                certainty=Certainty.CERTAIN,
+            )
+
+
+def _window(moments: Sequence[Interruption]) -> Text:
+    """From the first to the last moment between two writes; of a file that is half written, which."""
+    between = [one for one in moments if not one.torn]
+    if not between:
+        files = dict.fromkeys(os.path.basename(one.after) for one in moments)
+        named = ", ".join([*files][:3]) + (", …" if len(files) > 3 else "")
+        return translated("while {file} is written").format(file=named)
+    first, last = os.path.basename(between[0].after), os.path.basename(between[-1].before)
+    return translated("between {first} and {last}").format(first=first, last=last)

@@ -1,0 +1,109 @@
+"""What becomes of a checkpoint: converted, merged and loaded, by real libraries, and what is lost on the way.
+
+What is lost was seen in real runs on the CPU (``benchmarks/life_results.py --really``), and stands in ``results.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from cells import CANNOT_TELL, GO, NO_GO, write_project
+from safetensors.numpy import save_file
+
+from gonogo.finding import Verdict
+
+TRUTH = Path(__file__).parent / "results.json"
+_SMALL = (
+    "--max_steps 8 --save_steps 2 --report_to none --per_device_train_batch_size 1 --logging_steps 1 "
+    "--optim adamw_torch --learning_rate 1e-2"
+)
+_SAVED = "out/checkpoint-2"
+
+
+@dataclass(frozen=True)
+class ResultCell:
+    """Commands of the stages after the save; ``serve`` is the folder that is loaded in the end."""
+
+    words: str
+    convert: str | None = None
+    merge: str | None = None
+    serve: str = _SAVED
+    verdict: Verdict = GO
+    really: bool = True
+
+    @property
+    def command(self) -> str:
+        """What trains."""
+        return f"torchrun --nproc_per_node 2 trainer.py --output_dir out {_SMALL} {self.words}".strip()
+
+    @property
+    def name(self) -> str:
+        """What it is called in the truth."""
+        return " | ".join((self.words, self.convert or "", self.merge or "", self.serve))
+
+
+_ADAPTER = "--based --adapter"
+_MERGE = f"merge.py {_SAVED} result"
+_ZERO = f"convert.py zero {_SAVED} result"
+_FSDP2 = "--fsdp full_shard --fsdp_config sharded2.json"
+CELLS = [
+    # The Trainer's own checkpoint is what transformers loads.
+    ResultCell(""),
+    ResultCell("--based --tied"),
+    ResultCell("--frozen"),
+    ResultCell("--bf16 --deepspeed z2.json"),
+    # ZeRO-3 gathers no weights for the save unless it is told to.
+    ResultCell("--bf16 --deepspeed z3.json", verdict=NO_GO),
+    ResultCell("--bf16 --deepspeed z3.json", convert=_ZERO, serve="result"),
+    ResultCell("--bf16 --deepspeed z2.json", convert=_ZERO, serve="result"),
+    ResultCell("--tied --bf16 --deepspeed z3.json", convert=_ZERO, serve="result"),
+    ResultCell("--frozen --bf16 --deepspeed z3.json", convert=_ZERO, serve="result"),
+    ResultCell("--bf16 --deepspeed z2.json", convert=f"{_ZERO} prefix", serve="result", verdict=NO_GO),
+    ResultCell("--bf16 --deepspeed z3.json", convert=f"{_ZERO} half", serve="result", verdict=NO_GO),
+    # There is no such checkpoint for zero_to_fp32.
+    ResultCell("", convert=_ZERO, serve="result", verdict=NO_GO),
+    # Adapters
+    ResultCell(_ADAPTER, merge=_MERGE, serve="result"),
+    ResultCell(_ADAPTER, merge=f"{_MERGE} --shards", serve="result"),
+    ResultCell(f"{_ADAPTER} --kept", merge=_MERGE, serve="result"),
+    ResultCell(f"{_ADAPTER} --kept --bf16 --deepspeed z2.json", merge=_MERGE, serve="result"),
+    ResultCell(f"{_ADAPTER} --bf16 --deepspeed z2.json", merge=_MERGE, serve="result"),
+    ResultCell(f"{_ADAPTER} --head", merge=_MERGE, serve="result", verdict=NO_GO),
+    ResultCell(_ADAPTER, merge=f"{_MERGE} --unmerged", serve="result", verdict=NO_GO),
+    # torch.distributed.checkpoint, by FSDP2, which accelerate doesn't have on the CPU
+    ResultCell(
+        f"--bf16 {_FSDP2}", convert=f"convert.py dcp {_SAVED}/pytorch_model_fsdp_0 result", serve="result",
+        really=False,
+    ),
+]  # fmt: skip
+__all__ = ["CANNOT_TELL", "CELLS", "TRUTH", "ResultCell", "write_base"]
+
+
+def write_base(folder: Path) -> None:
+    """The programs, and a small Qwen2 with weights in ``base/``."""
+    write_project(folder)
+    base = folder / "base"
+    base.mkdir()
+    config = {
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 200,
+        "tie_word_embeddings": False, "dtype": "float32",
+    }  # fmt: skip
+    (base / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    shapes = {"model.embed_tokens.weight": (200, 64), "model.norm.weight": (64,), "lm_head.weight": (200, 64)}
+    for number in range(2):
+        layer = f"model.layers.{number}"
+        shapes |= {f"{layer}.{name}_layernorm.weight": (64,) for name in ("input", "post_attention")}
+        shapes |= {f"{layer}.mlp.{name}_proj.weight": (128, 64) for name in ("gate", "up")}
+        shapes |= {f"{layer}.mlp.down_proj.weight": (64, 128), f"{layer}.self_attn.o_proj.weight": (64, 64)}
+        for name, size in (("q", 64), ("k", 32), ("v", 32)):
+            shapes |= {
+                f"{layer}.self_attn.{name}_proj.weight": (size, 64),
+                f"{layer}.self_attn.{name}_proj.bias": (size,),
+            }
+    drawn = np.random.default_rng(5)
+    weights = {name: drawn.normal(0, 0.02, shape).astype(np.float32) for name, shape in shapes.items()}
+    save_file(weights, str(base / "model.safetensors"), {"format": "pt"})
