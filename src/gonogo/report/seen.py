@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gonogo.finding import Report, translated
 from gonogo.finding.bisection import Bisection
+from gonogo.report.also import also_table
 from gonogo.report.as_run import as_run_table
 from gonogo.report.environment_tables import environment_tables
 from gonogo.report.guarded import guarded_summary, guarded_tables
@@ -28,7 +29,8 @@ def summary_of(report: Report, language: str) -> str:
 def head_tables_of(report: Report, language: str) -> list[Table]:
     """What stands before the findings: what was run."""
     table = as_run_table(report.rehearsal, language) if report.rehearsal is not None else None
-    return [table] if table is not None and table.rows else []
+    others = also_table(report, language)
+    return [one for one in (others, table) if one is not None and one.rows]
 
 
 def tables_of(report: Report, language: str) -> list[Table]:
