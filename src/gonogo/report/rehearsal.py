@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.rehearsal import Device, ModuleMemory, Rehearsal, RehearsedRank, RoutingBand
 from gonogo.finding.words import CATEGORIES, ONLY_WHERE_HELD, size

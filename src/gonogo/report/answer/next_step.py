@@ -164,7 +164,7 @@ def _after_rehearsal(report: Report, call: Invocation) -> Next:
 
 
 def _after_changed(report: Report, changed: Sequence[ChangedSetting], call: Invocation) -> Next:
-    """Of a rehearsal with ``--set``: the files don't have its settings, so that ``run`` would start another training."""
+    """Of a rehearsal with ``--set``: the files don't have its settings, and ``run`` would start another training."""
     if report.verdict is Verdict.GO:
         files = ", ".join(dict.fromkeys(file for one in changed for file in one.files))
         said = ", ".join(f"{one.name}={one.value}" for one in changed)
