@@ -215,7 +215,7 @@ def rehearse(
         from gonogo.rehearse.viewer_files import ViewerFiles
         from gonogo.report.answer.invoked import called
         from gonogo.trials.what_if.changed_run import rehearse_with
-        from gonogo.trials.what_if.settings import read_settings
+        from gonogo.trials.what_if.setting_changes import read_settings
 
         stages = check_life(life, resume_on, resume_with)
         request = RehearsalRequest(

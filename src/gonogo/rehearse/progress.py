@@ -6,8 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding import Text, translated
 from gonogo.virtual.protocol.plan import Progress
+
+_MAX_MESSAGE = 300
+"""Characters of an exception's first line."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +21,8 @@ class RankStatus:
     rank: int
     state: str
     progress: Progress | None = None
+    failure: str = ""
+    """Of one that has ended in an exception: what it is, and where."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,17 @@ class RehearsalStatus:
     ranks: tuple[RankStatus, ...] = ()
     steps: int = 0
     """Optimizer steps that each rank is to make; 0 where that is not said."""
+
+
+def ended_status(record: RankRecord) -> RankStatus:
+    """The state of a rank whose record is there."""
+    failure = record.failure
+    if failure is None:
+        return RankStatus(record.rank, record.outcome)
+    frame = failure.innermost("user") or failure.innermost("library")
+    place = f" ({frame.path}:{frame.line})" if frame is not None else ""
+    first = next(iter(failure.message.splitlines()), "")[:_MAX_MESSAGE]
+    return RankStatus(record.rank, record.outcome, None, f"{failure.type}: {first}{place}")
 
 
 OnProgress = Callable[[RehearsalStatus], None]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gonogo.finding import Report, translated
 from gonogo.finding.bisection import Bisection
-from gonogo.report.also import also_table
 from gonogo.report.as_run import as_run_table
 from gonogo.report.environment_tables import environment_tables
 from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.rehearsal import rehearsal_summary, rehearsal_tables
 from gonogo.report.table import Table
+from gonogo.report.trials.also import also_table
 from gonogo.report.trials.cure import cure_summary, cure_tables
 from gonogo.report.trials.plan import plan_summary, plan_tables
 from gonogo.report.untrusted import clean_line

@@ -19,7 +19,7 @@ from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
 from gonogo.confinement.world import World
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.rehearse.launch.python_start import python_module
-from gonogo.rehearse.progress import RankStatus
+from gonogo.rehearse.progress import RankStatus, ended_status
 from gonogo.rehearse.workers.forking import ConfinedProcess, ForkServer, WorkerStart, fork_server
 from gonogo.virtual.protocol.plan import ExchangeAddress, Progress, WorkerPlan
 
@@ -275,7 +275,7 @@ def _status(
     for assignment in assignments:
         rank = assignment.plan.rank
         if rank in records:
-            statuses.append(RankStatus(rank, records[rank].outcome))
+            statuses.append(ended_status(records[rank]))
         elif rank in progress:
             statuses.append(RankStatus(rank, "running", progress[rank]))
         else:

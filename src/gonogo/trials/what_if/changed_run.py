@@ -24,7 +24,7 @@ from gonogo.rehearse.viewer_files import ViewerFiles
 from gonogo.rehearse.workers.scratch import scratch_folder
 from gonogo.trials.cure.answer import with_step_time
 from gonogo.trials.cure.copy import Copy
-from gonogo.trials.what_if.settings import Settings, as_text, edits_for
+from gonogo.trials.what_if.setting_changes import Settings, as_text, edits_for
 
 Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord | None, Report]]
 """Rehearses a request in the current folder. Raises what a rehearsal raises."""
