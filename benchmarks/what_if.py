@@ -86,10 +86,12 @@ def rows_of(launch: str, browser: Any, folder: Path) -> list[dict[str, Any]]:
         if report is None:
             row["why"] = why
             continue
-        seen = report["rehearsal"]["ranks"][0]["as_run"]
+        seen = report["rehearsal"]["ranks"][0]["as_run"] or {"tokens": (0, 0)}
         row |= {"rehearsed": used(report), "verdict": report["verdict"]}
         if "seq-len" in settings and seen["tokens"][1] != settings["seq-len"]:
             row["why"] = f"the data's longest sample has {seen['tokens'][1]} tokens"
+        elif not report["rehearsal"]["ranks"][0]["steps"]:
+            row["why"] = report["answer"]["reason"]
     opened.close()
     return rows
 

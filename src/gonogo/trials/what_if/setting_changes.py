@@ -86,9 +86,18 @@ def _size(argument: str) -> Callable[[Run, str], list[Edit] | None]:
         if size_of(run, argument) == int(value):
             return []
         changed = set_argument(run, argument, int(value))
-        return [*changed, *_whole_batch(run, argument, int(value))] if changed else None
+        if not changed:
+            return None
+        return [*changed, *_of_launcher(run, argument, value), *_whole_batch(run, argument, int(value))]
 
     return edits
+
+
+def _of_launcher(run: Run, argument: str, value: str) -> Iterator[Edit]:
+    """The launcher's own option of that name, as accelerate's: what the program is given has to agree with it."""
+    options = run.launch.launcher_options if run.launch is not None else None
+    if options is not None and argument in options and options.can_edit(argument):
+        yield options.replacing(argument, value)
 
 
 def _whole_batch(run: Run, argument: str, value: int) -> Iterator[Edit]:
