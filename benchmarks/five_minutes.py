@@ -2,9 +2,9 @@
 
     python benchmarks/five_minutes.py [--json FILE] [TASK ...]
 
-Each task types at most two commands, in a copy of an example of gonogo's own. A command is README's, with the example's
-own launch script, log and model for those of the table; one that README's first screen doesn't have is an error here.
-What is written down is the first three lines that it printed, its exit status, and how long it took.
+Each task types at most two commands, in a copy of an example of gonogo's own, with an empty cache. A command is
+README's, with the example's own launch script, log and machine; one that README's first screen doesn't have is an
+error here. What is written down is the first three lines that it printed, its exit status, and how long it took.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def typed(command: str, folder: Path) -> dict[str, Any]:
     begun = time.monotonic()
     done = subprocess.run(
         words, cwd=folder, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        env={**os.environ, "LANG": "C.UTF-8"},
+        env={**os.environ, "LANG": "C.UTF-8", "XDG_CACHE_HOME": str(folder.parent / "cache")},
     )  # fmt: skip
     seconds = time.monotonic() - begun
     lines = (done.stdout or done.stderr).splitlines()[:3]

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -61,39 +62,38 @@ def used(report: dict[str, Any]) -> int:
     return int(rank["peak_reserved_bytes"] + report["rehearsal"]["allowance_bytes"])
 
 
-def rows_of(launch: str, browser: Any, folder: Path) -> list[dict[str, Any]]:
+def rows_of(launch: str, browser: Any, folder: Path) -> Iterator[dict[str, Any]]:
     """A row for each change of a launch."""
     _, why, page = rehearsed(launch, folder)
-    if why:
-        return [{"launch": launch, "why": why}]
     opened = browser.new_page()
-    opened.goto(page.as_uri())
-    base = opened.evaluate("data.whatIf && data.whatIf.base")
+    if not why:
+        opened.goto(page.as_uri())
+    base = opened.evaluate("data.whatIf && data.whatIf.base") if not why else None
     if base is None:
-        return [{"launch": launch, "why": "no step was rehearsed to its end"}]
-    rows = []
+        yield {"launch": launch, "why": why or "no step was rehearsed to its end"}
+        return
     for change in CHANGES:
         settings = {name: int(base[name] * times) for name, times in change.items()}
         said = ",".join(f"{name}={value}" for name, value in settings.items())
         row: dict[str, Any] = {"launch": launch, "settings": said}
-        rows.append(row)
         if any(value < 1 for value in settings.values()):
-            row["why"] = "less than 1"
+            yield {**row, "why": "less than 1"}
             continue
         answer = opened.evaluate(ASKED, settings)
         row |= {"how": answer["how"], "low": answer.get("low"), "high": answer.get("high")}
         report, why, _ = rehearsed(launch, folder, "--set", said)
         if report is None:
-            row["why"] = why
+            yield {**row, "why": why}
             continue
-        seen = report["rehearsal"]["ranks"][0]["as_run"] or {"tokens": (0, 0)}
+        rank = report["rehearsal"]["ranks"][0]
+        tokens = ((rank["as_run"] or {}).get("tokens") or (0, 0))[1]
         row |= {"rehearsed": used(report), "verdict": report["verdict"]}
-        if "seq-len" in settings and seen["tokens"][1] != settings["seq-len"]:
-            row["why"] = f"the data's longest sample has {seen['tokens'][1]} tokens"
-        elif not report["rehearsal"]["ranks"][0]["steps"]:
+        if not rank["steps"]:
             row["why"] = report["answer"]["reason"]
+        elif "seq-len" in settings and tokens != settings["seq-len"]:
+            row["why"] = f"the data's longest sample has {tokens} tokens"
+        yield row
     opened.close()
-    return rows
 
 
 def main() -> None:

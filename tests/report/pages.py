@@ -81,11 +81,15 @@ def what_if_report() -> Report:
                 weights_on=("cuda",), states_on=("cuda",), products="bfloat16", attention=("sdpa",))  # fmt: skip
     report = rehearsed_report(rank={"as_run": run, "steps": 2})
     assert report.rehearsal is not None
-    rank = report.rehearsal.ranks[0]
+    rank, *others = report.rehearsal.ranks
+    device = msgspec.structs.replace(rank.devices[0], peak_allocated_bytes=PEAK, peak_reserved_bytes=PEAK + (3 << 30))
+    lines = tuple(msgspec.structs.replace(one, phases=("backward",) * len(one.phases)) for one in rank.timelines)
+    rank = msgspec.structs.replace(rank, peak_allocated_bytes=PEAK, devices=(device,), timelines=lines)
     also = AlsoRehearsed({"stage": "3"}, "GO", None, 40 << 30, 44 << 30, 1 << 37, 3.0, 2000.0, 2, 2048, 2,
                          curve_of(rank.timelines[0]))  # fmt: skip
     gpus = (GpuModel("H100-80G", 80 << 30, 1 << 30, True), GpuModel("V100-16G", 16 << 30, 1 << 30, False))
-    rehearsal = msgspec.structs.replace(report.rehearsal, also=(also,), gpus=gpus)
+    ranks = (rank, *(msgspec.structs.replace(one, peak_allocated_bytes=0) for one in others))
+    rehearsal = msgspec.structs.replace(report.rehearsal, ranks=ranks, also=(also,), gpus=gpus)
     return called(
         msgspec.structs.replace(report, rehearsal=rehearsal),
         Invocation(("bash", "launch $1.sh"), ("--gpus", "8xH100-80G", "--host-memory", "2T")),

@@ -276,7 +276,7 @@ function curveSoFar(states) {
   const [from, to] = [seen[0].seconds, seen[seen.length - 1].seconds];
   const [width, height] = [600, 140];
   const shape = (tag, attributes, text) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    const made = document.createElementNS($("drawing").namespaceURI, tag);
     for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
     if (text) made.textContent = text;
     return made;
