@@ -52,7 +52,7 @@ _LISTED = translated("nothing written (--list): what the launch needs is listed 
 _PREPARED = translated(" (prepared)")
 _ONLY_LISTED = translated(" (listed)")
 _LACKING = translated("{count} of {all} needed here could not be provided: {names}")
-_NOT_WHOLE = translated("not all that the launch needs is known")
+_CAN_BE_MADE = translated("{count} of {all} needed here can be generated: {names}")
 _NEXT_MAKES = translated("next: gonogo prepare {command}")
 _RAN_TO_FIRST_BATCH = translated("the program ran up to its first batch")
 _ENDED = translated("the program ended before its first batch: {why}")
@@ -131,8 +131,11 @@ def _answer(done: Preparation, command: Sequence[str], made: bool) -> Iterator[T
         yield _written(done, command, made)
     elif lacking:
         yield _LACKING.format(count=len(lacking), all=len(done.wanted), names=", ".join(lacking))
+    elif done.ended is not None:
+        yield _ENDED.format(why=Text(*done.ended))
     else:
-        yield _ENDED.format(why=Text(*done.ended)) if done.ended is not None else _NOT_WHOLE
+        names = [one.name for one in done.wanted if one.state == "can-be-made"]
+        yield _CAN_BE_MADE.format(count=len(names), all=len(done.wanted), names=", ".join(names))
     yield _next(done, command, made)
 
 
