@@ -13,7 +13,7 @@ from types import ModuleType
 import pytest
 import torch
 from confined import runs_of
-from virtual.saved_models import LOAD, TINY, header, real_load, save
+from virtual.saved_models import LOAD, TINY, header, real_loads, save
 from virtual_worker import answers
 
 from gonogo.virtual.weights import skeleton
@@ -243,7 +243,7 @@ def test_hub_names_whose_config_is_in_the_cache(folder: Path) -> None:
         missing = cache / ".no_exist" / ("a" * 40)
         missing.mkdir(parents=True)
         (missing / "model.safetensors").touch()
-    wanted = real_load("Qwen2ForCausalLM", folder / "full")
+    [wanted] = real_loads([("Qwen2ForCausalLM", folder / "full", {})])
     program = (
         LOAD
         + "for name in ('only', 'index', 'lfs'):\n    answer(**{name: loaded('AutoModelForCausalLM', 'org/' + name)})"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from confined import runs_of
-from virtual.saved_models import LOAD, MODELS, header, real_load, save
+from virtual.saved_models import LOAD, MODELS, header, real_loads, save
 from virtual_worker import answers, run
 
 
@@ -18,10 +18,9 @@ from virtual_worker import answers, run
 def compared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any], dict[str, Any]]:
     """All models, loaded for real and in one rehearsal: (folder, real, virtual)."""
     root = tmp_path_factory.mktemp("models") / "user"
-    real = {}
     for cls in MODELS:
         save(cls, root / cls)
-        real[cls] = real_load(cls, root / cls / "full")
+    real = dict(zip(MODELS, real_loads([(cls, root / cls / "full", {}) for cls in MODELS]), strict=True))
     before = sorted(str(path) for path in root.rglob("*"))
     program = LOAD + f"for cls in {list(MODELS)!r}:\n    for kind in ('full', 'config'):\n"
     program += "        answer(**{f'{cls}/{kind}': loaded(cls, f'{cls}/{kind}')})\n"
@@ -80,7 +79,7 @@ def test_missing_unexpected_and_mismatched_keys_are_reported_as_really(folder: P
         ("Qwen2Model", "full", {}), ("Qwen2Model", "config", {}), ("Qwen2ForCausalLM", "shards", {}),
         ("Qwen2ForCausalLM", "bin", {"dtype": "float32"}),
     ]  # fmt: skip
-    expected = [real_load(cls, folder / ("full" if where == "config" else where), **kw) for cls, where, kw in cases]
+    expected = real_loads([(cls, folder / ("full" if where == "config" else where), kw) for cls, where, kw in cases])
     program = LOAD + f"answer(cases=[loaded(cls, where, **kw) for cls, where, kw in {cases!r}])"
     for case, found, wanted in zip(cases, answers(folder, program)["cases"], expected, strict=True):
         assert found == wanted, case
