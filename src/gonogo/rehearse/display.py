@@ -34,6 +34,7 @@ _HOST = translated("host {size}")
 _OPERATORS = translated("{count:,} operators")
 _LEFT = translated("{done} of {all} ranks done")
 _GAP = "  "
+SECOND_PASS = translated("second pass: finds the forward that the failure comes from")
 STATES = {
     "waiting": translated("waiting"),
     "running": translated("starting"),
@@ -162,6 +163,7 @@ def _said(rank: RankStatus, steps: int, language: str) -> list[str]:
         where = phase
     return [
         name,
+        *([clean_line(rank.failure), SECOND_PASS.in_language(language)] if rank.failure else []),
         where.in_language(language),
         _DEVICE.format(size=size(doing.device_bytes)).in_language(language),
         _HOST.format(size=size(doing.host_bytes)).in_language(language),

@@ -10,9 +10,6 @@ from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding import Text, translated
 from gonogo.virtual.protocol.plan import Progress
 
-_MAX_MESSAGE = 300
-"""Characters of an exception's first line."""
-
 
 @dataclass(frozen=True)
 class RankStatus:
@@ -22,7 +19,7 @@ class RankStatus:
     state: str
     progress: Progress | None = None
     failure: str = ""
-    """Of one that has ended in an exception: what it is, and where."""
+    """The exception that it has ended in, and where; known before its end where it is run a second time."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +36,7 @@ class RehearsalStatus:
 def ended_status(record: RankRecord) -> RankStatus:
     """The state of a rank whose record is there."""
     failure = record.failure
-    if failure is None:
-        return RankStatus(record.rank, record.outcome)
-    frame = failure.innermost("user") or failure.innermost("library")
-    place = f" ({frame.path}:{frame.line})" if frame is not None else ""
-    first = next(iter(failure.message.splitlines()), "")[:_MAX_MESSAGE]
-    return RankStatus(record.rank, record.outcome, None, f"{failure.type}: {first}{place}")
+    return RankStatus(record.rank, record.outcome, None, failure.in_a_line() if failure is not None else "")
 
 
 OnProgress = Callable[[RehearsalStatus], None]

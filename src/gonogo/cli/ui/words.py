@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gonogo.finding import translated
 from gonogo.finding.words import PHASE_NAMES
-from gonogo.rehearse.display import STATES
+from gonogo.rehearse.display import SECOND_PASS, STATES
 
 WORDS = {
     "title": translated("Will it run?"),
@@ -81,6 +81,7 @@ WORDS = {
     "gpu memory": translated("GPU memory"),
     "host memory of rank": translated("host memory"),
     "memory so far": translated("GPU memory so far, by rank"),
+    "second pass": SECOND_PASS,
     "step of": translated("step {step} of {steps}"),
     **{f"phase {name}": text for name, text in PHASE_NAMES.items()},
     **{f"state {name}": text for name, text in STATES.items()},

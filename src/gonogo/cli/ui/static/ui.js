@@ -257,7 +257,8 @@ function drawLive(one) {
     mark.style.background = COLOURS[index % COLOURS.length];
     const step = IN_STEPS.includes(rank.phase) && rank.step < last.steps ? say("step of").replace("{step}", rank.step + 1).replace("{steps}", last.steps) : "";
     const where = rank.phase ? [say(`phase ${rank.phase}`), step].filter(Boolean).join(" · ") : say(`state ${rank.state}`);
-    row.append(mark, node("b", `${say("rank")} ${rank.rank}`), node("span", where, "where"));
+    if (rank.failure && rank.phase) row.title = say("second pass");
+    row.append(mark, node("b", `${say("rank")} ${rank.rank}`), node("span", where, "where"), ...(row.title ? [node("span", row.title)] : []));
     if (rank.gpu !== undefined) row.append(node("span", `${say("gpu memory")} ${gib(rank.gpu)} · ${say("host memory of rank")} ${gib(rank.host)}`), node("code", rank.doing));
     return row;
   }));
