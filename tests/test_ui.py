@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import samples
 from starlette.testclient import TestClient
 
 from gonogo.cli.serving.folders import Folders
@@ -20,7 +21,11 @@ from gonogo.cli.ui.page_request import UiRequest, command_words
 from gonogo.cli.ui.report_store import ReportStore, StoredReport
 from gonogo.cli.ui.words import WORDS
 from gonogo.finding import Text
+from gonogo.prepare.prompts import PROGRESS, PROGRESS_STATES, STATE
+from gonogo.rehearse.display import live_display
+from gonogo.rehearse.progress import RankStatus, RehearsalStatus, ended_status
 from gonogo.report import render
+from gonogo.virtual.protocol.plan import Progress
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
 from pages import rehearsed_report as rehearsed
@@ -275,3 +280,46 @@ def test_any_two_rehearsals_of_the_history_are_compared(client: TestClient, proj
         refused = client.post(f"/{TOKEN}/api/compare", json={"one": "0" * 12, "other": other})
         assert refused.status_code == status
         assert refused.json()["refused"]["zh"]
+
+
+def test_what_ranks_do_reaches_the_page_while_they_do_it(
+    client: TestClient, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The display writes lines; a job reads them as they come, whole ones only; the page is given what it lacks."""
+    monkeypatch.setenv(PROGRESS, PROGRESS_STATES)
+    record = samples.rank_record(1, "raised")
+    record.failure = samples.failure()
+    running = RankStatus(0, "running", Progress(0, "backward", 1, 9, 3 << 30, 1 << 30, "model.layers.3\x1b[31m"))
+    with live_display("en") as on_progress:
+        assert on_progress is not None
+        for ranks in ((running,), (running,), (running, ended_status(record))):
+            on_progress(RehearsalStatus(Text("rehearsing", "排练中"), 2.0, ranks, steps=2))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [PROGRESS, STATE, STATE], "nothing is told twice"
+
+    program = project / "program.py"
+    program.write_text(
+        "import sys, time, pathlib\n"
+        f"first, second = {lines[1]!r}, {lines[2]!r}\n"
+        "sys.stderr.write(f'{first}\\n{second[:40]}'); sys.stderr.flush()\n"
+        "while not pathlib.Path('go').exists(): time.sleep(0.02)\n"
+        "sys.stderr.write(f'{second[40:]}\\nwhat else it says\\n'); sys.exit(7)\n"
+    )
+    python = project / "python"
+    python.write_text(f"#!/bin/sh\nexec {sys.executable} {program}\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    job = begun(client, tool="check").json()
+    job = client.get(f"/{TOKEN}/api/jobs/{job['id']}", params={"doing": "", "seen": 0}).json()
+    assert (job["state"], job["seen"]) == ("running", 1)
+    assert job["states"][0]["steps"] == 2
+    assert job["states"][0]["ranks"] == [
+        {"rank": 0, "state": "running", "phase": "backward", "step": 1, "gpu": 3 << 30, "host": 1 << 30,
+         "doing": "model.layers.3"}
+    ]  # fmt: skip
+    (project / "go").touch()
+    job = client.get(f"/{TOKEN}/api/jobs/{job['id']}", params={"doing": "", "seen": 1}).json()
+    failed = job["states"][0]["ranks"][1]
+    assert failed["state"] == "raised"
+    assert failed["failure"].startswith(record.failure.type)
+    assert ended(client, job)["complaint"] == "what else it says"

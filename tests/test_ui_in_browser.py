@@ -134,6 +134,9 @@ def test_a_rehearsal_says_what_it_does_and_is_cancelled(page: Any) -> None:
     page.locator("button[value=rehearse]").click()
     page.locator(".doing").filter(has_not_text="starting").wait_for(timeout=100_000)
     assert page.locator(".reports .chip.running").count() == 1
+    page.locator(".live .ranks li").wait_for(timeout=100_000)
+    assert "rank 0" in page.locator(".live .ranks").inner_text()
+    assert serious(page) == []
     page.locator("#shown button").filter(has_text="Cancel").click()
     page.locator("#shown .chip").filter(has_text="cancelled").wait_for(timeout=60_000)
 

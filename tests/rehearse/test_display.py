@@ -80,3 +80,10 @@ def test_a_narrow_terminal_shows_less_and_cuts_nothing(width: int) -> None:
     assert whole.startswith(doing)
     assert whole[len(doing) : len(doing) + 2].strip() == ""  # it ends with a whole part
     assert "forward, step 2 of 2" in doing
+
+
+def test_a_failure_is_shown_while_the_second_pass_looks_for_its_origin() -> None:
+    rank = RankStatus(0, "running", _DOING, "RuntimeError: no gradient (train.py:54)")
+    text = printed(RehearsalStatus(Text("rehearsing", "排练中"), 1.0, (rank,)), "en", 160)
+    assert "rank 0  RuntimeError: no gradient (train.py:54)  second pass: finds the forward" in text
+    assert text.index("train.py:54") < text.index("forward, step 2")

@@ -12,11 +12,14 @@ from gonogo.diagnose.findings import read_failure
 from gonogo.evidence.guarded.guarded_run import GuardedRun
 from gonogo.evidence.rehearsal.record import CATEGORIES, RehearsalRecord
 from gonogo.finding import Certainty, Finding, Fix, Report, Severity, Span, Text, Verdict
-from gonogo.finding.rehearsal import MemoryTimeline, ModuleMemory
+from gonogo.finding.as_run import AsRun
+from gonogo.finding.call import Invocation
+from gonogo.finding.rehearsal import AlsoRehearsed, GpuModel, MemoryTimeline, ModuleMemory, curve_of
 from gonogo.guard.report import report_of
 from gonogo.rehearse.answer import rehearsal_report
 from gonogo.rehearse.baseline import compare_with_baseline, read_earlier
 from gonogo.report import render
+from gonogo.report.answer.invoked import called
 from gonogo.virtual.memory.timeline import Moment, Timeline
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e"
@@ -70,6 +73,27 @@ def rehearsed_report(activations: float = 1.0, outcome: str = "completed", **mor
     rehearsal = msgspec.structs.replace(report.rehearsal, ranks=ranks, **more.pop("rehearsal", {}))
     verdict = more.pop("verdict", Verdict.GO)
     return msgspec.structs.replace(report, verdict=verdict, rehearsal=rehearsal, findings=(), **more)
+
+
+def what_if_report() -> Report:
+    """A GO on ZeRO-2 with two samples of 2,048 tokens, and beside it the same on ZeRO-3 (``--also``)."""
+    run = AsRun(samples=(2, 2), tokens=(2048, 2048), accumulation=(2, 2), strategy="DeepSpeed ZeRO-2", stage=2,
+                weights_on=("cuda",), states_on=("cuda",), products="bfloat16", attention=("sdpa",))  # fmt: skip
+    report = rehearsed_report(rank={"as_run": run, "steps": 2})
+    assert report.rehearsal is not None
+    rank, *others = report.rehearsal.ranks
+    device = msgspec.structs.replace(rank.devices[0], peak_allocated_bytes=PEAK, peak_reserved_bytes=PEAK + (3 << 30))
+    lines = tuple(msgspec.structs.replace(one, phases=("backward",) * len(one.phases)) for one in rank.timelines)
+    rank = msgspec.structs.replace(rank, peak_allocated_bytes=PEAK, devices=(device,), timelines=lines)
+    also = AlsoRehearsed({"stage": "3"}, "GO", None, 40 << 30, 44 << 30, 1 << 37, 3.0, 2000.0, 2, 2048, 2,
+                         curve_of(rank.timelines[0]))  # fmt: skip
+    gpus = (GpuModel("H100-80G", 80 << 30, 1 << 30, True), GpuModel("V100-16G", 16 << 30, 1 << 30, False))
+    ranks = (rank, *(msgspec.structs.replace(one, peak_allocated_bytes=0) for one in others))
+    rehearsal = msgspec.structs.replace(report.rehearsal, ranks=ranks, also=(also,), gpus=gpus)
+    return called(
+        msgspec.structs.replace(report, rehearsal=rehearsal),
+        Invocation(("bash", "launch $1.sh"), ("--gpus", "8xH100-80G", "--host-memory", "2T")),
+    )
 
 
 def compared_report(folder: Path) -> Report:

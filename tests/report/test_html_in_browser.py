@@ -19,6 +19,7 @@ from pages import (
     hostile_report,
     parted_report,
     roomy_report,
+    what_if_report,
 )
 from whole_runs import CALLS, RUNS
 
@@ -69,12 +70,12 @@ def opened(browser: Any, tmp_path: Path) -> Iterator[Any]:
     page.close()
 
 
-@pytest.mark.parametrize("name", [*RUNS, "parted", "died", "guarded", "roomy", "compared"])
+@pytest.mark.parametrize("name", [*RUNS, "parted", "died", "guarded", "roomy", "compared", "what_if"])
 def test_every_report_opens_and_is_accessible(name: str, opened: Any, tmp_path: Path) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     (tmp_path / "logs").mkdir()
-    own = {"parted": parted_report, "guarded": guarded_report, "roomy": roomy_report}
+    own = {"parted": parted_report, "guarded": guarded_report, "roomy": roomy_report, "what_if": what_if_report}
     own["compared"] = lambda: compared_report(tmp_path)
     made = {**RUNS, **own, "died": lambda: died_report(tmp_path / "logs")}[name]()
     address = "https://github.com/someone/a-project-with-a-name/blob/main/python/package/model/model_preset.py"
@@ -87,6 +88,47 @@ def test_every_report_opens_and_is_accessible(name: str, opened: Any, tmp_path: 
         assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
     page.set_viewport_size({"width": 360, "height": 800})  # a chart follows it in its own time
     page.wait_for_function("document.documentElement.scrollWidth <= 360")  # nothing but tables scrolls sideways
+
+
+def test_what_if_is_answered_from_what_was_rehearsed_and_says_what_it_does_not_know(opened: Any) -> None:
+    page = opened(what_if_report())
+    part = page.locator(".what-if:visible")
+    used, how, asks = (part.locator(name) for name in (".used", ".how", ".asks"))
+    assert "Rehearsed with exactly these settings." in how.inner_text()
+    assert not part.locator(".sure").is_visible()
+    rehearsed = used.inner_text()
+
+    batch = part.locator("[data-set='micro-batch']")
+    batch.focus()
+    batch.press("ArrowRight")
+    batch.press("ArrowRight")  # 3, then 4
+    assert batch.get_attribute("aria-valuetext") == "4"
+    assert how.inner_text().startswith("Derived from the rehearsal")
+    low, high = (float(size) for size in re.findall(r"([\d.]+) GiB", used.inner_text())[:2])
+    assert float(re.findall(r"([\d.]+) GiB", rehearsed)[0]) < high
+    assert low < high
+    assert asks.inner_text() == (
+        "gonogo rehearse --gpus 8xH100-80G --host-memory 2T --set micro-batch=4 -- bash 'launch $1.sh'"
+    )
+    page.locator("[data-language='zh']").click()
+    assert page.locator(".what-if:visible [data-set='micro-batch']").get_attribute("aria-valuetext") == "4"
+    page.locator("[data-language='en']").click()
+    batch.press("ArrowLeft")
+    batch.press("ArrowLeft")
+    assert used.inner_text() == rehearsed
+
+    part.locator("[data-set='stage']").select_option("3")
+    assert "45.0 GiB" in used.inner_text(), "44 GiB that --also saw, and the context"
+    part.locator("[data-set='stage']").select_option("1")
+    assert how.inner_text().startswith("Not rehearsed")
+    assert used.inner_text() == ""
+    assert "--set stage=1" in asks.inner_text()
+    part.locator("[data-set='stage']").select_option("2")
+    part.locator("[data-set='gpu']").select_option("V100-16G")
+    assert part.locator(".judged").inner_text() == "does not run: V100-16G has no bfloat16"
+    accumulation = part.locator("[data-set='accumulation']")
+    accumulation.press("Home")
+    assert how.inner_text().startswith("Not derived")
 
 
 def test_charts_follow_pointer_keyboard_and_choice(opened: Any) -> None:

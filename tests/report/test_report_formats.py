@@ -81,7 +81,7 @@ def test_eighty_columns_hold_the_memory_tables() -> None:
     first = next(number for number, line in enumerate(lines) if line.startswith("Peak GPU memory"))
     assert " ".join(lines[first + 1].split()) == "rank allocated reserved context capacity used free peak phase"
     assert lines[first + 2].split()[:3] == ["0", "20.0", "GiB"]
-    assert max(cell_len(line) for line in lines) <= 80
+    assert max(cell_len(line) for line in lines[3:]) <= 80  # the answer's three lines are whole for who reads lines
 
 
 def test_ranks_alike_share_a_row_and_ranks_apart_do_not() -> None:

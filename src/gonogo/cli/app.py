@@ -30,6 +30,7 @@ from gonogo.cli.exit_status import INTERRUPTED, exit_statuses
 from gonogo.cli.help import overview
 from gonogo.cli.help.chinese import HELP_ZH
 from gonogo.cli.options import (
+    Also,
     AsOf,
     Command,
     ConvertWith,
@@ -56,6 +57,7 @@ from gonogo.cli.options import (
     ResumeWith,
     SeqLen,
     ServeWith,
+    Set,
     Steps,
     SyntheticBatch,
     SyntheticDeepSpeed,
@@ -159,6 +161,8 @@ def rehearse(
         str | None,
         typer.Option(metavar="ADDRESS|auto", help="Run the ranks on this Ray cluster. Default: on this machine."),
     ] = None,
+    set_: Set = None,
+    also: Also = None,
     life: Life = None,
     resume_on: ResumeOn = None,
     resume_with: ResumeWith = None,
@@ -218,7 +222,8 @@ def rehearse(
         from gonogo.rehearse.request import RehearsalRequest
         from gonogo.rehearse.viewer_files import ViewerFiles
         from gonogo.report.answer.invoked import called
-        from gonogo.trials.cure.answer import with_step_time
+        from gonogo.trials.what_if.changed_run import rehearse_with
+        from gonogo.trials.what_if.setting_changes import read_settings
 
         commands = StageCommands(convert_with, merge_with, serve_with)
         stages = check_life(life, resume_on, resume_with, commands, kill_between_writes=kill_between_writes)
@@ -250,11 +255,12 @@ def rehearse(
         check_alone(stages, ray, viewers=bool(request.viewers))
         request = unpacked(request)
         earlier = None if against is None else read_earlier(against)
+        changed, others = read_settings(set_ or (), "--set"), [read_settings([one], "--also") for one in also or ()]
+        if (changed or others) and (stages or synthetic_batch is not None):
+            raise UserError(translated("--set and --also change a run's files: not with --life or --synthetic-batch"))
         with live_display(language) as on_progress:
             at_once = prepare_and_rehearse if prepare_ and synthetic_batch is None else rehearsed
-            record, report = at_once(request, on_progress)
-        if record is not None:
-            report = with_step_time(report, record)
+            record, report = rehearse_with(request, changed, others, at_once, on_progress)
         if earlier is not None:
             report = compare_with_baseline(report, earlier, peak_growth)
         launch = () if synthetic_batch is not None else tuple(command)

@@ -42,6 +42,23 @@ Ranks = Annotated[
         help="Which ranks to run; auto: rank 0, and the last one too where the files let ranks differ.",
     ),
 ]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Rehearse the run with this setting changed, in a copy: micro-batch, seq-len, accumulation, stage, "
+        "offload-optimizer or offload-parameters. Repeatable.",
+    ),
+]
+Also = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--also",
+        metavar="NAME=VALUE[,NAME=VALUE]",
+        help="Also rehearse the run with these settings changed, and show both side by side. Repeatable.",
+    ),
+]
 Steps = Annotated[int, typer.Option(min=1, metavar="N", help="Optimizer steps to run.")]
 Every = Annotated[
     bool,

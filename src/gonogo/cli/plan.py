@@ -221,10 +221,10 @@ def _one(words: list[str]) -> str | None:
 @contextlib.contextmanager
 def _progress(language: str) -> Iterator[tuple[Callable[[Text], None], Callable[[int, int], None]]]:
     """What to tell of the search's progress: shown on a terminal's stderr, else nowhere."""
-    from gonogo.prepare.prompts import PROGRESS, PROGRESS_LINES
+    from gonogo.prepare.prompts import writes_lines
     from gonogo.rehearse.display import progress_lines
 
-    if os.environ.get(PROGRESS) == PROGRESS_LINES:
+    if writes_lines():
         yield progress_lines(language), (lambda _done, _all: None)
         return
     if not sys.stderr.isatty():

@@ -258,6 +258,59 @@ class NodeMemory(msgspec.Struct, frozen=True):
     """The peak, of the capacity."""
 
 
+class MemoryCurve(msgspec.Struct, frozen=True):
+    """A :class:`MemoryTimeline` as the JSON keeps it: fewer points, in MiB, without who allocated."""
+
+    device: str
+    allocations: int
+    """Allocations that a point stands for; of these it is the moment with the most memory."""
+    held_mib: dict[str, list[int]]
+    """By category; what never held anything is left out."""
+    reserved_mib: list[int]
+    """What the caching allocator had taken; empty for the host."""
+    phases: list[tuple[str, int, int, int]]
+    """(phase, step, first point, last point), in the order of time."""
+
+
+class ChangedSetting(msgspec.Struct, frozen=True):
+    """A setting that was rehearsed otherwise than the run's files say it."""
+
+    name: str
+    value: str
+    files: tuple[str, ...]
+    """Where the run says it: what has to be changed for the real run."""
+
+
+class AlsoRehearsed(msgspec.Struct, frozen=True):
+    """What the same run came to with other settings: the first rank's memory on its own device."""
+
+    settings: dict[str, str]
+    """By the names that ``--set`` takes."""
+    verdict: str
+    reason: Text | None
+    """Of a verdict other than GO: the finding that it rests on."""
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    host_bytes_of_node: int
+    seconds_of_step: float | None
+    tokens_per_second_per_gpu: float | None
+    samples: int | None
+    """Of a micro-batch, as it was seen."""
+    tokens: int | None
+    """Of the longest sample that was seen."""
+    accumulation: int | None
+    curve: MemoryCurve | None
+
+
+class GpuModel(msgspec.Struct, frozen=True):
+    """A type of GPU on which the same program could run."""
+
+    name: str
+    total_bytes: int
+    allowance_bytes: int
+    has_bfloat16: bool
+
+
 class Rehearsal(msgspec.Struct, frozen=True):
     """A rehearsal. ``seconds`` is the only value that differs between two rehearsals of the same program."""
 
@@ -283,20 +336,12 @@ class Rehearsal(msgspec.Struct, frozen=True):
     """By plan's roofline: it compares, and is no promise. None where no work was counted."""
     tokens_per_second_per_gpu: float | None = None
     """At that speed, with the longest samples that were seen."""
-
-
-class MemoryCurve(msgspec.Struct, frozen=True):
-    """A :class:`MemoryTimeline` as the JSON keeps it: fewer points, in MiB, without who allocated."""
-
-    device: str
-    allocations: int
-    """Allocations that a point stands for; of these it is the moment with the most memory."""
-    held_mib: dict[str, list[int]]
-    """By category; what never held anything is left out."""
-    reserved_mib: list[int]
-    """What the caching allocator had taken; empty for the host."""
-    phases: list[tuple[str, int, int, int]]
-    """(phase, step, first point, last point), in the order of time."""
+    changed: tuple[ChangedSetting, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Of ``--set``: what was rehearsed otherwise than the files say."""
+    also: tuple[AlsoRehearsed, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Of ``--also``: the same run with other settings."""
+    gpus: tuple[GpuModel, ...] = ()
+    """Types of GPU that the page's what-if chooses from; the JSON is without."""
 
 
 def curve_of(timeline: MemoryTimeline) -> MemoryCurve:

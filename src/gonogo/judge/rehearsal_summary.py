@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gonogo.evidence.environment.hardware import all_accelerators
 from gonogo.evidence.rehearsal.host_memory import host_memory_by_node
 from gonogo.evidence.rehearsal.life_table import life_report
 from gonogo.evidence.rehearsal.record import (
@@ -44,6 +45,26 @@ def rehearsal_summary(record: RehearsalRecord, folder: str) -> rehearsal.Rehears
         ranks=tuple(_rank(rank, folder) for rank in record.ranks),
         life=life_report(record) or msgspec.UNSET,
         result=result_report(record) or msgspec.UNSET,
+        gpus=_gpu_models(record),
+    )
+
+
+_FIRST_WITH_BFLOAT16 = (8, 0)
+"""Compute capability."""
+
+
+def _gpu_models(record: RehearsalRecord) -> tuple[rehearsal.GpuModel, ...]:
+    """The GPUs that its program could run on as it is: those of the same kind, CUDA's or NPUs."""
+    kind = next((rank.device.partition(":")[0] for rank in record.ranks), "cuda")
+    return tuple(
+        rehearsal.GpuModel(
+            one.name,
+            one.total_bytes,
+            one.allowance_bytes,
+            one.device_type != "cuda" or one.compute_capability >= _FIRST_WITH_BFLOAT16,
+        )
+        for one in all_accelerators()
+        if one.device_type == kind
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 from gonogo.evidence.prepared import FOLDER
-from gonogo.finding import Text, translated
+from gonogo.finding import Text, Verdict, translated
 from gonogo.finding.errors import UserError
 from gonogo.prepare.packages.sources import shown as without_password
 from gonogo.prepare.prepare import Preparation
@@ -48,7 +48,12 @@ _MODELS_NEXT = translated(
     "next: gonogo prepare -- COMMAND for a launch that uses it, or gonogo rehearse --synthetic-batch {name}"
 )
 _NOT_WRITTEN = translated("nothing written: nothing to generate")
-_LISTED = translated("nothing written (--list); run without --list to generate it")
+_LISTED = translated("nothing written (--list): what the launch needs is listed below")
+_PREPARED = translated(" (prepared)")
+_ONLY_LISTED = translated(" (listed)")
+_LACKING = translated("{count} of {all} needed here could not be provided: {names}")
+_CAN_BE_MADE = translated("{count} of {all} needed here can be generated: {names}")
+_NEXT_MAKES = translated("next: gonogo prepare {command}")
 _RAN_TO_FIRST_BATCH = translated("the program ran up to its first batch")
 _ENDED = translated("the program ended before its first batch: {why}")
 _ENVIRONMENT = translated(
@@ -92,8 +97,8 @@ def write(
 
 
 def _lines(done: Preparation, command: Sequence[str], language: str, made: bool) -> list[str]:
-    typed = shlex.join(command)
-    lines = [f"gonogo prepare -- {typed}" if command else "gonogo prepare --model", ""]
+    lines = [text.in_language(language) for text in _answer(done, command, made)]
+    lines += ["", f"gonogo prepare -- {shlex.join(command)}" if command else "gonogo prepare --model", ""]
     if not done.wanted:
         lines += [f"  {_NOTHING.in_language(language)}"]
     for one in done.wanted:
@@ -105,31 +110,56 @@ def _lines(done: Preparation, command: Sequence[str], language: str, made: bool)
         lines.append("  " + _NOT_AS_ASKED.format(what=what, why=why).in_language(language))
     lines += [f"  {note.in_language(language)}" for note in done.package_notes]
     lines.append("")
-    if done.folder is not None and not command:
-        text = _MODELS_WRITTEN.format(folder=done.folder)
-    elif done.folder is not None:
-        text = _WRITTEN.format(folder=done.folder, rows=done.rows, tokens=done.tokens)
-    else:
-        text = _NOT_WRITTEN if made else _LISTED
-    lines.append(text.in_language(language))
+    if not done.complete:
+        lines.append(_written(done, command, made).in_language(language))
     if done.ended is not None:
         lines.append(_ENDED.format(why=Text(*done.ended)).in_language(language))
     elif done.looked is not None:
         lines.append(_RAN_TO_FIRST_BATCH.in_language(language))
     for skipped in done.skipped:
         lines.append(_SKIPPED.format(what=skipped.what, why=skipped.why).in_language(language))
-    if made and not command:
-        found = next(
-            (f"{FOLDER}/{one.found}" if one.state == "made" else one.found for one in done.wanted if one.found), None
-        )
-        if found is not None:
-            lines.append(_MODELS_NEXT.format(name=shlex.quote(found)).in_language(language))
-    elif made:
+    return lines[:-1] if not lines[-1] else lines
+
+
+def _answer(done: Preparation, command: Sequence[str], made: bool) -> Iterator[Text]:
+    """The verdict, why, and the next command: a line each."""
+    verdict = Verdict.GO if done.complete else Verdict.CANNOT_TELL
+    scope = (_PREPARED if made else _ONLY_LISTED) if done.complete else Text("", "")
+    yield Text(f" {verdict.value}{scope.en}   gonogo prepare", f" {verdict.value}{scope.zh}   gonogo prepare")
+    lacking = [one.name for one in done.wanted if one.state in ("missing", "unknown")]
+    if done.complete:
+        yield _written(done, command, made)
+    elif lacking:
+        yield _LACKING.format(count=len(lacking), all=len(done.wanted), names=", ".join(lacking))
+    elif done.ended is not None:
+        yield _ENDED.format(why=Text(*done.ended))
+    else:
+        names = [one.name for one in done.wanted if one.state == "can-be-made"]
+        yield _CAN_BE_MADE.format(count=len(names), all=len(done.wanted), names=", ".join(names))
+    yield _next(done, command, made)
+
+
+def _written(done: Preparation, command: Sequence[str], made: bool) -> Text:
+    if done.folder is not None and not command:
+        return _MODELS_WRITTEN.format(folder=done.folder)
+    if done.folder is not None:
+        return _WRITTEN.format(folder=done.folder, rows=done.rows, tokens=done.tokens)
+    return _NOT_WRITTEN if made else _LISTED
+
+
+def _next(done: Preparation, command: Sequence[str], made: bool) -> Text:
+    typed = shlex.join(command)
+    if not made:
+        return _NEXT_MAKES.format(command=f"-- {typed}" if command else "--model NAME")
+    if command:
         options = (
             f"--environment {shlex.quote(done.environment)} " if done.environment and not done.packages.differ else ""
         )
-        lines.append(_NEXT.format(options=options, command=typed).in_language(language))
-    return lines
+        return _NEXT.format(options=options, command=typed)
+    found = next(
+        (f"{FOLDER}/{one.found}" if one.state == "made" else one.found for one in done.wanted if one.found), None
+    )
+    return _MODELS_NEXT.format(name=shlex.quote(found or "MODEL"))
 
 
 def _pad(text: str, width: int) -> str:

@@ -12,6 +12,8 @@ from gonogo.finding.language import chosen_language
 
 PROGRESS, PROGRESS_LINES = "GONOGO_PROGRESS", "lines"
 """The variable, and its value, that makes progress lines of stderr, for who reads them there."""
+PROGRESS_STATES, STATE = "states", "GONOGO_STATE"
+"""The value that makes lines of what each rank does besides, and what these begin with."""
 
 _LANGUAGE: list[str] = []
 _PAUSES: list[Callable[[], contextlib.AbstractContextManager[None]]] = []
@@ -40,15 +42,20 @@ def paused_for_questions(pause: Callable[[], contextlib.AbstractContextManager[N
 def print_lines(lines: Sequence[Text]) -> None:
     """Write lines to stderr."""
     language = _language()
-    prefix = f"{PROGRESS}: " if os.environ.get(PROGRESS) == PROGRESS_LINES else ""
+    prefix = f"{PROGRESS}: " if writes_lines() else ""
     with _quiet():
         for line in lines:
             print(prefix + _printable(line.in_language(language)), file=sys.stderr, flush=True)
 
 
+def writes_lines() -> bool:
+    """Whether another program reads the progress from stderr."""
+    return os.environ.get(PROGRESS) in (PROGRESS_LINES, PROGRESS_STATES)
+
+
 def can_ask() -> bool:
     """Whether somebody sits at a terminal."""
-    return os.environ.get(PROGRESS) != PROGRESS_LINES and _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
+    return not writes_lines() and _is_terminal(sys.stdin) and _is_terminal(sys.stderr)
 
 
 def ask(lines: Sequence[Text], question: Text, *, default: bool = True) -> bool | None:

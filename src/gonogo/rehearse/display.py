@@ -7,15 +7,24 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 
+import msgspec
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text as Line
 
 from gonogo.finding import Text, translated
 from gonogo.finding.words import PHASE_NAMES, size
-from gonogo.prepare.prompts import PROGRESS, PROGRESS_LINES, language_of_questions, paused_for_questions
+from gonogo.prepare.prompts import (
+    PROGRESS,
+    PROGRESS_STATES,
+    STATE,
+    language_of_questions,
+    paused_for_questions,
+    writes_lines,
+)
 from gonogo.rehearse.progress import OnProgress, RankStatus, RehearsalStatus
 from gonogo.report.page import cells
+from gonogo.report.untrusted import clean_line
 
 _RANK = translated("rank {rank}")
 _STEP = translated("{phase}, step {step} of {steps}")
@@ -25,7 +34,8 @@ _HOST = translated("host {size}")
 _OPERATORS = translated("{count:,} operators")
 _LEFT = translated("{done} of {all} ranks done")
 _GAP = "  "
-_STATES = {
+SECOND_PASS = translated("second pass: finds the forward that the failure comes from")
+STATES = {
     "waiting": translated("waiting"),
     "running": translated("starting"),
     "completed": translated("completed"),
@@ -45,9 +55,16 @@ _MAX_ROWS = 12
 def live_display(language: str, console: Console | None = None) -> Iterator[OnProgress | None]:
     """What to hand to ``rehearse`` as ``on_progress``: a live display on stderr, or None where that is no terminal."""
     with language_of_questions(language):
-        if os.environ.get(PROGRESS) == PROGRESS_LINES:
+        if writes_lines():
             say = progress_lines(language)
-            yield lambda status: say(status.activity)
+            say_states = _state_lines() if os.environ[PROGRESS] == PROGRESS_STATES else None
+
+            def tell(status: RehearsalStatus) -> None:
+                say(status.activity)
+                if say_states is not None:
+                    say_states(status)
+
+            yield tell
             return
         console = console or Console(stderr=True)
         if not console.is_terminal:
@@ -83,6 +100,36 @@ def progress_lines(language: str) -> Callable[[Text], None]:
     return say
 
 
+def _state_lines() -> Callable[[RehearsalStatus], None]:
+    """What to tell of each rank: a line of JSON whenever it has changed."""
+    last = [b""]
+
+    def say(status: RehearsalStatus) -> None:
+        said = msgspec.json.encode([_rank_object(rank) for rank in _most_informative(status.ranks)])
+        if status.ranks and said != last[0]:
+            last[0] = said
+            line = msgspec.json.encode({"seconds": round(status.seconds, 1), "steps": status.steps})
+            print(f'{STATE}: {line[:-1].decode()},"ranks":{said.decode()}}}', file=sys.stderr, flush=True)
+
+    return say
+
+
+def _rank_object(rank: RankStatus) -> dict[str, object]:
+    doing = rank.progress
+    found: dict[str, object] = {"rank": rank.rank, "state": rank.state}
+    if rank.failure:
+        found["failure"] = clean_line(rank.failure)
+    if doing is not None and rank.state == "running":
+        found |= {
+            "phase": doing.phase,
+            "step": doing.step,
+            "gpu": doing.device_bytes,
+            "host": doing.host_bytes,
+            "doing": clean_line(doing.activity),
+        }
+    return found
+
+
 def _rendered(status: RehearsalStatus, language: str, width: int = 80) -> Group:
     """The part of the work, and a line for each rank: its phase first, and no more than fits."""
     title = Line(f"{status.activity.in_language(language)}  {status.seconds:.0f} s", style="bold")
@@ -108,13 +155,15 @@ def _said(rank: RankStatus, steps: int, language: str) -> list[str]:
     name = _RANK.format(rank=rank.rank).in_language(language)
     doing = rank.progress
     if doing is None or rank.state != "running":
-        return [name, _STATES.get(rank.state, Text(rank.state, rank.state)).in_language(language)]
+        state = STATES.get(rank.state, Text(rank.state, rank.state)).in_language(language)
+        return [name, state, clean_line(rank.failure)]
     phase = PHASE_NAMES.get(doing.phase, Text(doing.phase, doing.phase))
     where = (_STEP if steps and doing.step < steps else _PHASE).format(phase=phase, step=doing.step + 1, steps=steps)
     if doing.phase in ("load", "init", "evaluate", "save", "exit"):  # which belong to no step
         where = phase
     return [
         name,
+        *([clean_line(rank.failure), SECOND_PASS.in_language(language)] if rank.failure else []),
         where.in_language(language),
         _DEVICE.format(size=size(doing.device_bytes)).in_language(language),
         _HOST.format(size=size(doing.host_bytes)).in_language(language),

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gonogo.evidence.rehearsal.record import RankRecord
 from gonogo.finding import Text, translated
 from gonogo.virtual.protocol.plan import Progress
 
@@ -17,6 +18,8 @@ class RankStatus:
     rank: int
     state: str
     progress: Progress | None = None
+    failure: str = ""
+    """The exception that it has ended in, and where; known before its end where it is run a second time."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,12 @@ class RehearsalStatus:
     ranks: tuple[RankStatus, ...] = ()
     steps: int = 0
     """Optimizer steps that each rank is to make; 0 where that is not said."""
+
+
+def ended_status(record: RankRecord) -> RankStatus:
+    """The state of a rank whose record is there."""
+    failure = record.failure
+    return RankStatus(record.rank, record.outcome, None, failure.in_a_line() if failure is not None else "")
 
 
 OnProgress = Callable[[RehearsalStatus], None]

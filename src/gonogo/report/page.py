@@ -143,6 +143,8 @@ class Page:
     def __init__(self, stream: TextIO, *, width: int | None = None, colour: bool = False) -> None:
         """``width`` None: the terminal's own, or 80 where it has none."""
         self._stream = stream
+        self.is_terminal = stream.isatty()
+        """Whether a person reads it there: what a program reads line by line isn't wrapped."""
         self.width = width or _terminal_width(stream)
         self._colour = colour
 

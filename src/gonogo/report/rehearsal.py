@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from gonogo.finding.ranks import ranks_text
 from gonogo.finding.rehearsal import Device, ModuleMemory, Rehearsal, RehearsedRank, RoutingBand
 from gonogo.finding.words import CATEGORIES, ONLY_WHERE_HELD, size
@@ -38,6 +40,7 @@ def rehearsal_summary(rehearsal: Rehearsal, language: str) -> str:
         f"{rehearsal.steps} 步" if language == "zh" else f"{rehearsal.steps} steps",
         (f"样本 {said} 个 token" if language == "zh" else f"samples of {said} tokens") if said else "",
         f"{rehearsal.seconds:.1f} s",
+        *(() if rehearsal.changed is msgspec.UNSET else (f"{one.name}={one.value}" for one in rehearsal.changed)),
     ]
     return ("，" if language == "zh" else ", ").join(part for part in parts if part)
 

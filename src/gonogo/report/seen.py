@@ -9,6 +9,7 @@ from gonogo.report.environment_tables import environment_tables
 from gonogo.report.guarded import guarded_summary, guarded_tables
 from gonogo.report.rehearsal import rehearsal_summary, rehearsal_tables
 from gonogo.report.table import Table
+from gonogo.report.trials.also import also_table
 from gonogo.report.trials.cure import cure_summary, cure_tables
 from gonogo.report.trials.plan import plan_summary, plan_tables
 from gonogo.report.untrusted import clean_line
@@ -28,7 +29,8 @@ def summary_of(report: Report, language: str) -> str:
 def head_tables_of(report: Report, language: str) -> list[Table]:
     """What stands before the findings: what was run."""
     table = as_run_table(report.rehearsal, language) if report.rehearsal is not None else None
-    return [table] if table is not None and table.rows else []
+    others = also_table(report, language)
+    return [one for one in (others, table) if one is not None and one.rows]
 
 
 def tables_of(report: Report, language: str) -> list[Table]:

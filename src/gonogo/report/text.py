@@ -91,9 +91,9 @@ def _say(text: Text, language: str) -> str:
 
 
 def _print_answer(report: Report, answer: Headline, page: Page, language: str) -> None:
-    """The verdict, why, the next command; then the figures, what it was, and what else is to be said of it."""
+    """The verdict, why, the next command, each on a line; then the figures, what it was, and what else is to say."""
     page.line(_banner(report, answer, language).append(f"  gonogo {clean_line(report.command)}", "bold"))
-    page.line(Styled(_line(answer.reason, language), "bold"))
+    page.line(Styled(_line(answer.reason, language), "bold"), wrap=page.is_terminal)
     what = Styled(_line(answer.next.what, language), "dim" if answer.next.command else "")
     todo = Styled(f"{word('next', language)}{colon(language)}", "cyan")
     if answer.next.command:
@@ -101,15 +101,15 @@ def _print_answer(report: Report, answer: Headline, page: Page, language: str) -
         # What is to be copied stands on a line of its own where both don't fit on one.
         before, after = ("（", "）") if language == "zh" else ("   (", ")")
         both = Styled.assemble(todo, before, what, after)
-        if cells(both.plain) <= page.width:
-            page.line(both)
+        if not page.is_terminal or cells(both.plain) <= page.width:
+            page.line(both, wrap=False)
         else:
             page.line(todo, wrap=False)
             page.line(
                 Styled.assemble(before.strip(), what, after), indent=cells(f"{word('next', language)}{colon(language)}")
             )
     else:
-        page.line(todo.append(what))
+        page.line(todo.append(what), wrap=page.is_terminal)
     page.line()
     labels = [_line(figure.name, language) for figure in answer.figures]
     column = max(map(cells, labels), default=0) + _GAP

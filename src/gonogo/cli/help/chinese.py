@@ -32,6 +32,14 @@ HELP_ZH = {
     "GPUs of a node, e.g. 8xA100-80G, or an instance type. Default: 8xH100-80G.": (
         "一个节点的 GPU，例如 8xA100-80G，或实例类型。默认：8xH100-80G。"
     ),
+    "Rehearse the run with this setting changed, in a copy: micro-batch, seq-len, accumulation, stage, "
+    "offload-optimizer or offload-parameters. Repeatable.": (
+        "在副本中改变此设置后排练：micro-batch、seq-len、accumulation、stage、offload-optimizer 或 "
+        "offload-parameters。可重复。"
+    ),
+    "Also rehearse the run with these settings changed, and show both side by side. Repeatable.": (
+        "再用改变后的这些设置排练一次，并排显示结果。可重复。"
+    ),
     "Number of nodes. Default: 1, or from COMMAND.": "节点数。默认：1，或取自命令。",
     "Host memory per node, e.g. 1T or 512G.": "每个节点的主机内存，例如 1T 或 512G。",
     "NVMe per node for offloading, e.g. 4T.": "每个节点可用于卸载的 NVMe，例如 4T。",

@@ -15,18 +15,23 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from uuid import uuid4
 
 import anyio
+import msgspec
 
 from gonogo.cli.serving.folders import Folders, RequestRefused
 from gonogo.evidence.paths import ONLY_BELOW
 from gonogo.finding import translated
-from gonogo.prepare.prompts import PROGRESS, PROGRESS_LINES
+from gonogo.prepare.prompts import PROGRESS, PROGRESS_STATES, STATE
 
 MAX_RUNNING = 4
 _MAX_KEPT = 40
+_MAX_COMPLAINT = 2000
+_MAX_LINES = 100
+_MAX_STATES = 5000
+"""Of a rehearsal that goes on for longer than 40 minutes the rest is not drawn."""
 _GRACE = 5.0
 """Seconds that a command has to end by itself."""
 _MAX_RESULT_BYTES = 64 << 20
@@ -44,10 +49,15 @@ class Job:
         self.doing = ""
         self.result = ""
         self.complaint = ""
+        self.states: list[dict[str, Any]] = []
+        """What each rank did, in the order of time: a rehearsal's, while it runs."""
         self.status: int | None = None
         self.cancelled = False
         self._begun = time.monotonic()
         self._ended: float | None = None
+        self._read = 0
+        self._part = b""
+        self._others: list[str] = []
         self._out: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115
         below = os.pathsep.join(str(root) for root in folders.roots)
@@ -60,7 +70,7 @@ class Job:
                 stdin=said,
                 stdout=self._out,
                 stderr=self._errors,
-                env={**os.environ, ONLY_BELOW: below, PROGRESS: PROGRESS_LINES, "NO_COLOR": "1"},
+                env={**os.environ, ONLY_BELOW: below, PROGRESS: PROGRESS_STATES, "NO_COLOR": "1"},
                 start_new_session=True,
             )
 
@@ -74,19 +84,38 @@ class Job:
         if self._ended is not None:
             return True
         status = self._process.poll()
-        self._errors.seek(max(0, os.fstat(self._errors.fileno()).st_size - 4000))
-        lines = self._errors.read().decode("utf-8", "replace").splitlines()
-        self.doing = next((line[len(PROGRESS) + 2 :] for line in reversed(lines) if line.startswith(PROGRESS)), "")
+        self._take_in(last=status is not None)
         if status is None:
             return False
         self.status, self._ended = status, time.monotonic()
-        self.complaint = "\n".join(line for line in lines if line and not line.startswith(PROGRESS))[-2000:]
+        self.complaint = "\n".join(self._others)[-_MAX_COMPLAINT:]
         if os.fstat(self._out.fileno()).st_size <= _MAX_RESULT_BYTES:
             self._out.seek(0)
             self.result = self._out.read().decode("utf-8", "replace")
         self._out.close()
         self._errors.close()
         return True
+
+    def _take_in(self, *, last: bool) -> None:
+        """Read what has been said since; of a line that is not whole yet only its part stays."""
+        while part := os.pread(self._errors.fileno(), 1 << 16, self._read):  # the child's own place in it stays
+            self._read += len(part)
+            self._part += part
+        whole, _, self._part = (self._part + b"\n" if last else self._part).rpartition(b"\n")
+        for line in whole.decode("utf-8", "replace").splitlines():
+            if line.startswith(f"{PROGRESS}: "):
+                self.doing = line[len(PROGRESS) + 2 :]
+            elif line.startswith(f"{STATE}: "):
+                self._take_state(line[len(STATE) + 2 :])
+            elif line:
+                self._others.append(line[-_MAX_COMPLAINT:])
+        del self._others[:-_MAX_LINES]
+
+    def _take_state(self, said: str) -> None:
+        with contextlib.suppress(msgspec.DecodeError):
+            state = msgspec.json.decode(said.encode("utf-8", "replace"))
+            if isinstance(state, dict) and len(self.states) < _MAX_STATES:
+                self.states.append(state)
 
     async def wait(self, seconds: float) -> bool:
         """Whether it ends within so many seconds."""

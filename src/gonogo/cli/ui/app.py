@@ -186,11 +186,13 @@ class _Page:
         """A job's state, as soon as it says something that the page does not know (``doing``), or has ended."""
         job = self.jobs.known(request.path_params["job"])
         known = request.query_params.get("doing")
+        seen = request.query_params.get("seen", "0")
+        shown = min(int(seen), len(job.states)) if seen.isascii() and seen.isdecimal() and len(seen) < 9 else 0
         with anyio.move_on_after(_WAIT):
-            while not await job.wait(0.25) and job.doing == known:
+            while not await job.wait(0.5) and job.doing == known and len(job.states) <= shown:
                 pass
         self._settle(job)
-        return _json(self._told(job))
+        return _json({**self._told(job), "states": job.states[shown:], "seen": len(job.states)})
 
     async def cancel(self, request: Request) -> Response:
         job = self.jobs.known(request.path_params["job"])

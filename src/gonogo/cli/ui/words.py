@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from gonogo.finding import translated
+from gonogo.finding.words import PHASE_NAMES
+from gonogo.rehearse.display import SECOND_PASS, STATES
 
 WORDS = {
     "title": translated("Will it run?"),
@@ -75,5 +77,13 @@ WORDS = {
     "welcome cure": translated("**Cure** searches for the smallest change that makes it run, and verifies it."),
     "gone": translated("gonogo ui has stopped or can't be reached. Start it again where you started it."),
     "report": translated("Report"),
+    "rank": translated("rank"),
+    "gpu memory": translated("GPU memory"),
+    "host memory of rank": translated("host memory"),
+    "memory so far": translated("GPU memory so far, by rank"),
+    "second pass": SECOND_PASS,
+    "step of": translated("step {step} of {steps}"),
+    **{f"phase {name}": text for name, text in PHASE_NAMES.items()},
+    **{f"state {name}": text for name, text in STATES.items()},
 }
 """``**`` stands around what is set strong."""

@@ -37,6 +37,8 @@ Outcome = Literal[
 Confined = Literal["", "namespaces", "landlock", "none"]
 ROLLOUT_PHASES = ("generate", "reward", "score", "sync")
 """Phases that the methods of a trainer enter, whichever model runs in them."""
+_MAX_MESSAGE = 300
+"""Characters of an exception's first line that who watches is told."""
 CATEGORIES = (
     *("parameters", "gradients", "optimizer", "activations"),
     *("communication", "temporary", "workspace", "rollout"),
@@ -76,6 +78,12 @@ class Failure(msgspec.Struct, frozen=True):
     def innermost(self, owner: Owner) -> Frame | None:
         """The innermost frame of that owner, or None."""
         return next((frame for frame in reversed(self.frames) if frame.owner == owner), None)
+
+    def in_a_line(self) -> str:
+        """``TYPE: MESSAGE (FILE:LINE)``, for who watches the rehearsal."""
+        frame = self.innermost("user") or self.innermost("library")
+        place = f" ({frame.path}:{frame.line})" if frame is not None else ""
+        return f"{self.type}: {next(iter(self.message.splitlines()), '')[:_MAX_MESSAGE]}{place}"
 
 
 class Shortage(msgspec.Struct, frozen=True):

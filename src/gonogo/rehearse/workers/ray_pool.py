@@ -21,7 +21,7 @@ import msgspec
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.finding import Text, translated
 from gonogo.finding.errors import UserError
-from gonogo.rehearse.progress import RankStatus
+from gonogo.rehearse.progress import RankStatus, ended_status
 from gonogo.rehearse.workers.pool import NodeLost, OnRanks
 from gonogo.rehearse.workers.ray_rank import run_rank
 from gonogo.rehearse.workers.ray_shipment import Returned, pack
@@ -185,7 +185,7 @@ class _Run:
         for assignment in self._assignments:
             rank = assignment.plan.rank
             if rank in self._records:
-                statuses.append(RankStatus(rank, self._records[rank].outcome))
+                statuses.append(ended_status(self._records[rank]))
             elif rank in self._progress:
                 statuses.append(RankStatus(rank, "running", self._progress[rank]))
             else:

@@ -19,7 +19,7 @@ from gonogo.confinement.untrusted_files import decode_untrusted, read_untrusted
 from gonogo.confinement.world import World
 from gonogo.evidence.rehearsal.record import Outcome, RankRecord
 from gonogo.rehearse.launch.python_start import python_module
-from gonogo.rehearse.progress import RankStatus
+from gonogo.rehearse.progress import RankStatus, ended_status
 from gonogo.rehearse.workers.forking import ConfinedProcess, ForkServer, WorkerStart, fork_server
 from gonogo.virtual.protocol.plan import ExchangeAddress, Progress, WorkerPlan
 
@@ -128,6 +128,8 @@ class RankProcess:
         self.log = CappedLogFile(self.process.output, assignment.log)
         self._read_to = 0
         self.progress: Progress | None = None
+        self.failure = ""
+        """What a first pass ended in, while the second runs."""
 
     def look(self) -> None:
         """Read what the worker has reported since the last look."""
@@ -141,6 +143,7 @@ class RankProcess:
                 self._read_to += len(line)
                 with contextlib.suppress(ValueError):
                     self.progress = decode_untrusted(line, Progress)
+                    self.failure = self.progress.failure or self.failure
 
     def send(self, number: signal.Signals) -> None:
         """Signal the worker and whatever it has started."""
@@ -271,13 +274,14 @@ def _status(
     assignments: Sequence[Assignment], running: Sequence[RankProcess], records: dict[int, RankRecord]
 ) -> tuple[RankStatus, ...]:
     progress = {worker.assignment.plan.rank: worker.progress for worker in running}
+    failures = {worker.assignment.plan.rank: worker.failure for worker in running}
     statuses = []
     for assignment in assignments:
         rank = assignment.plan.rank
         if rank in records:
-            statuses.append(RankStatus(rank, records[rank].outcome))
+            statuses.append(ended_status(records[rank]))
         elif rank in progress:
-            statuses.append(RankStatus(rank, "running", progress[rank]))
+            statuses.append(RankStatus(rank, "running", progress[rank], failures[rank]))
         else:
             statuses.append(RankStatus(rank, "waiting"))
     return tuple(statuses)

@@ -110,7 +110,11 @@ def _rehearsed(rehearsal: Rehearsal) -> Text:
     else:
         of = translated("{count} of {world} ranks")
     steps = translated("{steps} step") if rehearsal.steps == 1 else translated("{steps} steps")
-    return translated("{of}, {steps}").format(of=of.format(**names), steps=steps.format(**names))
+    told = translated("{of}, {steps}").format(of=of.format(**names), steps=steps.format(**names))
+    if rehearsal.changed is msgspec.UNSET:
+        return told
+    settings = ", ".join(f"{one.name}={one.value}" for one in rehearsal.changed)
+    return translated("with {settings}; {told}").format(settings=settings, told=told)
 
 
 def _reason(report: Report) -> tuple[Text, tuple[Text, ...]]:

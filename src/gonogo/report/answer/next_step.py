@@ -10,6 +10,7 @@ import msgspec
 
 from gonogo.finding import Applicability, Certainty, Finding, Report, Severity, Text, Verdict, translated
 from gonogo.finding.call import Invocation
+from gonogo.finding.rehearsal import ChangedSetting
 
 _NOTHING = translated("nothing is left to do")
 _ON_GPUS = translated("on the machine with the GPUs")
@@ -136,6 +137,8 @@ def _after_rehearsal(report: Report, call: Invocation) -> Next:
         if report.comparison is not None and report.comparison.before:
             call = msgspec.structs.replace(call, options=(*call.options, "--against", report.comparison.before))
         return Next(_gonogo("rehearse", call, "--open"), translated("shows what uses the memory"))
+    if report.rehearsal is not None and report.rehearsal.changed is not msgspec.UNSET:
+        return _after_changed(report, report.rehearsal.changed, call)
     if report.verdict is Verdict.GO:
         if not call.command:
             return Next("", _NO_LAUNCH)
@@ -158,6 +161,18 @@ def _after_rehearsal(report: Report, call: Invocation) -> Next:
     if "timed-out" in outcomes:
         return Next(_gonogo("rehearse", call, "--timeout", "3600"), _LONGER)
     return Next(_gonogo("rehearse", call, "--keep", _RECORDS), _KEEPS)
+
+
+def _after_changed(report: Report, changed: Sequence[ChangedSetting], call: Invocation) -> Next:
+    """Of a rehearsal with ``--set``: the files don't have its settings, and ``run`` would start another training."""
+    if report.verdict is Verdict.GO:
+        files = ", ".join(dict.fromkeys(file for one in changed for file in one.files))
+        said = ", ".join(f"{one.name}={one.value}" for one in changed)
+        return Next("", translated("to keep it, set {settings} in {files}").format(settings=said, files=files))
+    if _errors(report):
+        return _explained(report)
+    words = [word for one in changed for word in ("--set", f"{one.name}={one.value}")]
+    return Next(_gonogo("rehearse", call, *words, "--keep", _RECORDS), _KEEPS)
 
 
 def _after_diagnosis(report: Report, call: Invocation) -> Next:

@@ -30,7 +30,10 @@ def to_html(report: Report, language: str) -> str:
     """The whole document; it opens in the language asked for, and has the other one too."""
     style = _static("uPlot.min.css") + _static("report.css")
     script = "\n".join(
-        map(_static, ("uPlot.iife.min.js", "steps.js", "modules.js", "lanes.js", "compare.js", "report.js"))
+        map(
+            _static,
+            ("uPlot.iife.min.js", "steps.js", "modules.js", "lanes.js", "compare.js", "what_if.js", "report.js"),
+        )
     )
     data = chart_data(report)
     title = f"{verdict_line(report, language)} · gonogo {report.command}"

@@ -10,12 +10,14 @@ from gonogo.finding import Report, translated
 from gonogo.finding.rehearsal import Device, MemoryTimeline, ModuleMemory, RehearsedRank, phase_runs
 from gonogo.finding.words import CATEGORIES, PHASE_NAMES
 from gonogo.report.html.curves import curve_data
+from gonogo.report.html.what_if import WORDS, what_if_data
 from gonogo.report.table import short_place
 from gonogo.report.untrusted import clean_line
 
 _MAX_STALLS = 200
 _WORDS = {
     **CATEGORIES,
+    **WORDS,
     **{f"phase {name}": text for name, text in PHASE_NAMES.items()},
     "reserved": translated("reserved"),
     "capacity": translated("capacity"),
@@ -56,6 +58,7 @@ def chart_data(report: Report) -> dict[str, Any]:
         ],
         "modules": _modules(report),
         "steps": _steps(report),
+        **({"whatIf": found} if (found := what_if_data(report)) is not None else {}),
         **({"compared": curve_data(report.comparison)} if report.comparison is not None else {}),
     }
 

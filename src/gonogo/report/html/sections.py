@@ -21,6 +21,7 @@ from gonogo.report.html.markup import element, heading, link, prose, text
 from gonogo.report.html.moments import moment_button
 from gonogo.report.html.over_time import over_time
 from gonogo.report.html.scatter import scatter
+from gonogo.report.html.what_if import what_if_section
 from gonogo.report.seen import head_tables_of, summary_of, tables_of
 from gonogo.report.similar import settled_text, title_of
 from gonogo.report.table import Table
@@ -82,6 +83,7 @@ def sections(report: Report, language: str) -> Iterator[str]:
     if report.rehearsal is not None and report.rehearsal.divergence is not None:
         yield lanes(report.rehearsal.divergence, language)
     yield from _charts(report, language)
+    yield what_if_section(report, language)
     if report.log is not None:
         yield from log_sections(report.log, language)
     if report.guarded_run is not None:

@@ -17,7 +17,7 @@ from gonogo.trials.plan.task.settings import TaskOptions
 if TYPE_CHECKING:
     from gonogo.evidence.run import Run
 
-_LENGTHS = ("max_length", "cutoff_len", "max_seq_length", "seq_len", "sequence_len", "model_max_length", "block_size",
+LENGTHS = ("max_length", "cutoff_len", "max_seq_length", "seq_len", "sequence_len", "model_max_length", "block_size",
             "max_seq_len", "context_length")  # fmt: skip
 """Names of the longest sample, in ms-swift, LLaMA-Factory, TRL, axolotl and scripts."""
 _TUNES = ("tune", "train_type", "tuner_type", "sft_type", "finetuning_type", "adapter")
@@ -75,7 +75,7 @@ def read_training_command(command: Sequence[str]) -> TrainingCommand:
     nodes = _whole(run.launch.nodes.number)
     per_node = _whole(run.launch.processes_per_node.number)
     task = task_in(run)
-    length = _number(run, _LENGTHS) or _FRAMEWORK_LENGTHS.get(run.framework or "")
+    length = _number(run, LENGTHS) or _FRAMEWORK_LENGTHS.get(run.framework or "")
     return TrainingCommand(
         model=run.model.name if run.model is not None else None,
         seq_len=None if task.completion_len is not None else length,

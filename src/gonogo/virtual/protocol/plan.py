@@ -90,3 +90,5 @@ class Progress(msgspec.Struct, frozen=True):
     host_bytes: int
     activity: str
     """Module or call being run, e.g. ``model.layers.3`` or ``from_pretrained``."""
+    failure: str = ""
+    """The exception that a first pass ended in; the second one looks for the forward that it comes from."""

@@ -45,6 +45,7 @@ def main(plan_path: str) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
             write(plan, record)
+            _report_failure(session, record)
             os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
         if record.failure is not None:
             print(
@@ -104,27 +105,40 @@ def _write_on_signal(session: Session) -> None:
     keep_from_children({number: (end, before) for number, before in own.items()})
 
 
+def _report_failure(session: Session, record: RankRecord) -> None:
+    """Say at once what it has failed with: what follows is a second pass, which takes as long as the first."""
+    if record.failure is not None:
+        _append_progress(session, msgspec.structs.replace(_progress_of(session), failure=record.failure.in_a_line()))
+
+
+def _progress_of(session: Session) -> Progress:
+    device = session.memory.devices.get(session.device)
+    host = session.memory.devices.get(CPU)
+    return Progress(
+        rank=session.plan.rank,
+        phase=session.life.phase,
+        step=session.life.step,
+        operators=session.mode.operators,
+        device_bytes=device.live if device else 0,
+        host_bytes=host.live if host else 0,
+        activity=session.life.describe(session.modules.current),
+    )
+
+
+def _append_progress(session: Session, line: Progress) -> None:
+    with contextlib.suppress(OSError):
+        descriptor = os.open(session.plan.progress, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.write(descriptor, msgspec.json.encode(line) + b"\n")
+        os.close(descriptor)
+
+
 def _report_progress(session: Session) -> Any:
     """Append a line of progress twice a second, from a thread of our own."""
     ended = threading.Event()
 
     def report() -> None:
         while not ended.wait(_INTERVAL):
-            device = session.memory.devices.get(session.device)
-            host = session.memory.devices.get(CPU)
-            line = Progress(
-                rank=session.plan.rank,
-                phase=session.life.phase,
-                step=session.life.step,
-                operators=session.mode.operators,
-                device_bytes=device.live if device else 0,
-                host_bytes=host.live if host else 0,
-                activity=session.life.describe(session.modules.current),
-            )
-            with contextlib.suppress(OSError):
-                descriptor = os.open(session.plan.progress, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-                os.write(descriptor, msgspec.json.encode(line) + b"\n")
-                os.close(descriptor)
+            _append_progress(session, _progress_of(session))
 
     thread = threading.Thread(target=report, daemon=True, name="gonogo-progress")
     thread.is_gonogo = True  # type: ignore[attr-defined]

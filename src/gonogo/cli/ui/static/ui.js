@@ -134,13 +134,17 @@ async function start(tool, values) {
   });
 }
 
-async function follow(id, doing) {
+const live = {}; // by job: what its ranks did, in the order of time
+
+async function follow(id, doing, seen = 0) {
   try {
-    const job = await ask(`jobs/${id}?doing=${encodeURIComponent(doing)}`);
+    const job = await ask(`jobs/${id}?doing=${encodeURIComponent(doing)}&seen=${seen}`);
+    live[id] = [...(seen ? live[id] : []), ...job.states];
     reports = reports.map((one) => (one.id === id ? { ...job, what: one.what || job.what } : one));
     drawReports();
     if (open === id) drawShown();
-    if (job.state === "running") follow(id, job.doing);
+    if (job.state === "running") follow(id, job.doing, job.seen);
+    else delete live[id];
   } catch (error) {
     $("refused").textContent = error.message;
   }
@@ -213,7 +217,7 @@ function drawShown() {
     bar.append(node("i"));
     const doing = node("p", undefined, "doing");
     doing.setAttribute("role", "status");
-    state.append(bar, doing, node("ol", undefined, "done"), node("p", undefined, "remark seconds"), button(say("cancel"), "", () => tried(() => ask(`jobs/${one.id}/cancel`, {}))));
+    state.append(bar, doing, node("div", undefined, "live"), node("ol", undefined, "done"), node("p", undefined, "remark seconds"), button(say("cancel"), "", () => tried(() => ask(`jobs/${one.id}/cancel`, {}))));
   } else {
     state.append(chip(one));
     if (one.complaint) {
@@ -227,11 +231,82 @@ function drawShown() {
 }
 
 function drawProgress(one) {
+  drawLive(one);
   const doing = $("shown").querySelector(".doing");
   const text = one.doing || say("starting");
   if (!doing || doing.textContent === text) return;
   if (doing.textContent) $("shown").querySelector(".done").append(node("li", `${took(Date.now() / 1000 - one.begun)} · ${doing.textContent}`));
   doing.textContent = text;
+}
+
+// What the ranks of a rehearsal do, while they do it: phase, part, memory so far, and what has failed.
+const COLOURS = ["#4269d0", "#efb118", "#3ca951", "#a463f2"];
+const gib = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
+const IN_STEPS = ["forward", "backward", "step"];
+
+function drawLive(one) {
+  const host = $("shown").querySelector(".live");
+  const states = live[one.id] ?? [];
+  const last = states[states.length - 1];
+  if (!host || !last || host.dataset.drawn === String(states.length)) return;
+  host.dataset.drawn = states.length;
+  const list = node("ul", undefined, "ranks");
+  list.append(...last.ranks.map((rank, index) => {
+    const row = node("li");
+    const mark = node("i");
+    mark.style.background = COLOURS[index % COLOURS.length];
+    const step = IN_STEPS.includes(rank.phase) && rank.step < last.steps ? say("step of").replace("{step}", rank.step + 1).replace("{steps}", last.steps) : "";
+    const where = rank.phase ? [say(`phase ${rank.phase}`), step].filter(Boolean).join(" · ") : say(`state ${rank.state}`);
+    if (rank.failure && rank.phase) row.title = say("second pass");
+    row.append(mark, node("b", `${say("rank")} ${rank.rank}`), node("span", where, "where"), ...(row.title ? [node("span", row.title)] : []));
+    if (rank.gpu !== undefined) row.append(node("span", `${say("gpu memory")} ${gib(rank.gpu)} · ${say("host memory of rank")} ${gib(rank.host)}`), node("code", rank.doing));
+    return row;
+  }));
+  const failed = [...new Map(states.flatMap((state) => state.ranks).filter((rank) => rank.failure).map((rank) => [rank.rank, rank])).values()];
+  const alert = node("div", undefined, "found");
+  alert.setAttribute("role", "alert");
+  alert.append(...failed.map((rank) => node("p", `${say("rank")} ${rank.rank}: ${rank.failure}`)));
+  const before = host.querySelector(".found");
+  host.replaceChildren(before && before.textContent === alert.textContent ? before : alert, list, ...curveSoFar(states));
+}
+
+function curveSoFar(states) {
+  const seen = states.filter((state) => state.ranks.some((rank) => rank.gpu !== undefined));
+  if (seen.length < 2) return [];
+  const most = Math.max(1, ...seen.flatMap((state) => state.ranks.map((rank) => rank.gpu ?? 0)));
+  const [from, to] = [seen[0].seconds, seen[seen.length - 1].seconds];
+  const [width, height] = [600, 140];
+  const shape = (tag, attributes, text) => {
+    const made = document.createElementNS($("drawing").namespaceURI, tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    if (text) made.textContent = text;
+    return made;
+  };
+  const picture = shape("svg", { viewBox: `0 0 ${width} ${height + 34}`, role: "img", "aria-label": `${say("memory so far")}: ${gib(most)}` });
+  const x = (seconds) => (width * (seconds - from)) / Math.max(to - from, 1);
+  const y = (bytes) => 14 + height - (height * bytes) / most;
+  picture.append(shape("text", { x: 0, y: 10 }, `${say("memory so far")} (${gib(most)})`), shape("line", { class: "axis", x1: 0, x2: width, y1: y(0), y2: y(0) }));
+  const phaseOf = (state) => state.ranks.find((rank) => rank.phase)?.phase;
+  let written = -1e9;
+  for (const [index, state] of seen.entries()) {
+    const phase = phaseOf(state);
+    if (!phase || (index && phase === phaseOf(seen[index - 1]))) continue;
+    picture.append(shape("line", { class: "phase", x1: x(state.seconds), x2: x(state.seconds), y1: 14, y2: y(0) }));
+    if (x(state.seconds) - written < 90 || x(state.seconds) > width - 60) continue;
+    written = x(state.seconds);
+    picture.append(shape("text", { x: written, y: height + 28 }, say(`phase ${phase}`)));
+  }
+  const ranks = [...new Set(seen.flatMap((state) => state.ranks.map((rank) => rank.rank)))];
+  for (const [index, rank] of ranks.slice(0, COLOURS.length).entries()) {
+    const points = seen.flatMap((state) => {
+      const own = state.ranks.find((other) => other.rank === rank);
+      return own?.gpu === undefined ? [] : [`${x(state.seconds).toFixed(1)},${y(own.gpu).toFixed(1)}`];
+    });
+    const line = shape("polyline", { points: points.join(" "), fill: "none", "stroke-width": 2 });
+    line.style.stroke = COLOURS[index];
+    picture.append(line);
+  }
+  return [picture];
 }
 
 function framed(one) {

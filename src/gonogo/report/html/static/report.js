@@ -194,6 +194,7 @@ function draw() {
   for (const lanes of page.querySelectorAll(".lanes")) lanes.parentElement.scrollLeft = lanes.scrollWidth; // where they part
   const icicle = page.querySelector(".icicle");
   if (icicle) drawModules(icicle, (moduleRoot = moduleTree(data.modules.lists[data.modules.of[Number(chosen ?? 0)] ?? 0])));
+  if (data.whatIf) answerWhatIf();
 }
 
 function speak(chosen) {
@@ -269,6 +270,7 @@ const openChosen = () => {
 };
 for (const point of document.querySelectorAll(".scatter a")) point.addEventListener("click", () => setTimeout(openChosen));
 openChosen();
+startWhatIf();
 const asked = document.querySelector(`[data-language="${CSS.escape(location.hash.slice(1))}"]`);
 addEventListener("resize", () => { for (const host of shown().querySelectorAll(".over-time")) host.plot?.setSize({ width: host.clientWidth, height: 320 }); });
 for (const [event, is] of [["beforeprint", true], ["afterprint", false]]) {

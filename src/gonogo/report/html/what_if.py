@@ -1,0 +1,245 @@
+"""What if: the run with another batch, length, strategy or GPU, as far as what was rehearsed says it.
+
+The page's script answers. A micro-batch or a length other than the rehearsed one scales what a training step holds of
+activations and temporary tensors, moment by moment: between the least and the most of it that can grow with them lies
+the band. Another ZeRO stage or offload is answered from a rehearsal of it (``--also``), and from nothing else.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import msgspec
+
+from gonogo.finding import Report, translated
+from gonogo.finding.rehearsal import AlsoRehearsed, MemoryCurve, Rehearsal, RehearsedRank, curve_of
+from gonogo.report.html.markup import element, heading, text
+from gonogo.report.untrusted import clean_line
+
+_TITLE = translated("What if")
+_SIZES = {
+    "micro-batch": translated("samples per micro-batch"),
+    "seq-len": translated("tokens per sample, at most"),
+    "accumulation": translated("gradient accumulation"),
+}
+_CHOICES = {
+    "stage": translated("ZeRO stage"),
+    "offload-optimizer": translated("optimizer states on"),
+    "offload-parameters": translated("parameters on"),
+    "gpu": translated("GPU"),
+}
+_REMARK = translated("Answered from the rehearsal. Step time is not derived; rehearsing the command gives it.")
+_COPY = translated("copy")
+_SURE = translated("Make it sure:")
+_BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_TIMES = (0.125, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
+"""Of the rehearsed length."""
+_ACCUMULATIONS = (1, 2, 4, 8, 16, 32, 64, 128)
+_STAGES = ("0", "1", "2", "3")
+_DEVICES = ("none", "cpu", "nvme")
+_GPU_NAMES = {"cpu": "cpu", "nvme": "nvme"}
+WORDS = {
+    "fits": translated("fits"),
+    "may fit": translated("may not fit"),
+    "too large": translated("does not fit"),
+    "no bf16": translated("does not run: {gpu} has no bfloat16"),
+    "of": translated("{used} of {total}"),
+    "rehearsed": translated("Rehearsed with exactly these settings."),
+    "other gpu": translated("The same tensors as rehearsed, against the memory of this GPU."),
+    "derived": translated(
+        "Derived from the rehearsal: model states stay as they are, and activations grow with batch and length; how "
+        "many of the temporary tensors grow with them is not known, which makes the band."
+    ),
+    "quadratic": translated("Attention is eager, whose scores grow with the square of the length."),
+    "not rehearsed": translated(
+        "Not rehearsed: another ZeRO stage or offload holds other tensors, which can't be derived."
+    ),
+    "accumulates": translated(
+        "Not derived: with and without gradient accumulation, different buffers are kept between micro-batches."
+    ),
+    "rolls out": translated("Not derived: this training also generates, and its memory does not follow its batch."),
+    "tokens a step": translated("{tokens} tokens per GPU and optimizer step, at most"),
+    "gpu memory": translated("GPU memory used"),
+    "host": translated("host memory used per node: {host}, as rehearsed"),
+    "none": translated("GPU"),
+    "cpu": translated("CPU"),
+    "nvme": translated("NVMe"),
+}
+
+
+def what_if_data(report: Report) -> dict[str, Any] | None:
+    """What the page's script answers from; None where no step was rehearsed to its end."""
+    found = _base(report)
+    if found is None:
+        return None
+    rehearsal, rank, curve = found
+    run = rank.as_run
+    assert run is not None
+    base = _settings_of(rehearsal, rank)
+    device = next(one for one in rank.devices if one.device == rank.device)
+    node = rehearsal.host_per_node
+    first = {
+        **base,
+        "allocated": device.peak_allocated_bytes,
+        "reserved": device.peak_reserved_bytes,
+        "host": node.peak_bytes if node is not None else 0,
+        "curve": _curve(curve),
+    }
+    also = () if rehearsal.also is msgspec.UNSET else rehearsal.also
+    return {
+        "base": base,
+        "points": [first, *(point for one in also if (point := _point(one, base)) is not None)],
+        "gpus": [
+            [clean_line(one.name), one.total_bytes, one.allowance_bytes, one.has_bfloat16] for one in rehearsal.gpus
+        ],
+        "own": [clean_line(rehearsal.accelerator), rehearsal.accelerator_bytes, device.allowance_bytes, True],
+        "bfloat16": run.products == "bfloat16",
+        "eager": "eager" in run.attention,
+        "masks": "sdpa" in run.attention,
+        "rollout": "rollout" in curve.held_mib or "generate" in rank.phases,
+        "command": _command(report, rehearsal),
+        "count": rehearsal.ranks_per_node,
+    }
+
+
+def what_if_section(report: Report, language: str) -> str:
+    """The controls, each at what was rehearsed; empty where there is nothing to answer from."""
+    found = what_if_data(report)
+    if found is None:
+        return ""
+    base = found["base"]
+    sizes = {
+        "micro-batch": _around(base["micro-batch"], _BATCHES),
+        "seq-len": sorted({max(round(base["seq-len"] * times), 1) for times in _TIMES}),
+        "accumulation": _around(base["accumulation"], _ACCUMULATIONS),
+    }
+    controls = [
+        element(
+            "label",
+            element("span", text(_SIZES[name].in_language(language))),
+            element("output", text(f"{base[name]:,}")),
+            element("input", type="range", min="0", max=str(len(values) - 1), step="1",
+                    value=str(values.index(base[name])), data_set=name, data_values=" ".join(map(str, values)),
+                    aria_valuetext=f"{base[name]:,}"),
+        )
+        for name, values in sizes.items()
+    ]  # fmt: skip
+    choices: dict[str, list[tuple[str, str]]] = {}
+    if base["stage"] is not None:
+        choices["stage"] = [(stage, f"ZeRO-{stage}") for stage in _STAGES]
+        devices = [(name, WORDS[name].in_language(language)) for name in _DEVICES]
+        choices |= {"offload-optimizer": devices, "offload-parameters": devices}
+    own = found["own"][0]
+    names = [name for name, *_ in found["gpus"]]
+    choices["gpu"] = [(name, name) for name in ([] if own in names else [own]) + names]
+    base = {**base, "gpu": own}
+    for name, options in choices.items():
+        listed = (
+            element("option", text(said), value=value, selected=value == str(base[name])) for value, said in options
+        )
+        label = element("span", text(_CHOICES[name].in_language(language)))
+        controls.append(element("label", label, element("select", *listed, data_set=name)))
+    answer = element(
+        "div",
+        element("p", element("strong", klass="judged"), " ", element("span", klass="used"), klass="sum"),
+        element("meter", min="0", max="100", value="0", aria_hidden="true"),
+        element("p", klass="how"),
+        element("p", klass="remark besides"),
+        klass="answered",
+        aria_live="polite",
+    )
+    copy = element("button", text(_COPY.in_language(language)), type="button", klass="copy")
+    command = element(
+        "div",
+        element("p", element("strong", text(_SURE.in_language(language)))),
+        element("div", copy, element("pre", element("code", klass="asks"), tabindex="0"), klass="diff"),
+        klass="sure",
+    )
+    return element(
+        "section",
+        heading(2, _TITLE.in_language(language)),
+        element("div", *controls, klass="settings"),
+        answer,
+        command,
+        element("p", text(_REMARK.in_language(language)), klass="remark hint"),
+        klass="what-if",
+    )
+
+
+def _base(report: Report) -> tuple[Rehearsal, RehearsedRank, MemoryCurve] | None:
+    """The fullest rank that took whole steps, with its memory over time."""
+    rehearsal = report.rehearsal
+    if rehearsal is None or report.command != "rehearse":
+        return None
+    ranks = sorted(rehearsal.ranks, key=lambda rank: -rank.peak_allocated_bytes)
+    for rank in ranks:
+        run = rank.as_run
+        timeline = next((one for one in rank.timelines if one.device == rank.device), None)
+        if timeline is None or run is None or not run.samples or not run.tokens or not rank.steps:
+            continue
+        if any(device.device == rank.device for device in rank.devices):
+            return rehearsal, rank, curve_of(timeline)
+    return None
+
+
+def _settings_of(rehearsal: Rehearsal, rank: RehearsedRank) -> dict[str, Any]:
+    run = rank.as_run
+    assert run is not None
+    assert run.samples
+    assert run.tokens
+    return {
+        "micro-batch": run.samples[1],
+        "seq-len": run.tokens[1],
+        "accumulation": run.accumulation[1] if run.accumulation else 1,
+        "stage": run.stage,
+        "offload-optimizer": _place(run.states_on),
+        "offload-parameters": _place(run.weights_on),
+    }
+
+
+def _place(places: tuple[str, ...]) -> str:
+    """Where most of it is, as ``--set`` calls it."""
+    return _GPU_NAMES.get(places[0], "none") if places else "none"
+
+
+def _point(one: AlsoRehearsed, base: dict[str, Any]) -> dict[str, Any] | None:
+    """A rehearsal of ``--also``, with what it was rehearsed with; None where it took no step."""
+    if one.curve is None or one.samples is None or one.tokens is None:
+        return None
+    changed = {name: one.settings.get(name, base[name]) for name in ("offload-optimizer", "offload-parameters")}
+    stage = one.settings.get("stage")
+    return {
+        "micro-batch": one.samples,
+        "seq-len": one.tokens,
+        "accumulation": one.accumulation or 1,
+        "stage": int(stage) if stage is not None else base["stage"],
+        **changed,
+        "allocated": one.peak_allocated_bytes,
+        "reserved": one.peak_reserved_bytes,
+        "host": one.host_bytes_of_node,
+        "curve": _curve(one.curve),
+    }
+
+
+def _curve(curve: MemoryCurve) -> dict[str, Any]:
+    return {"held": {clean_line(name): held for name, held in curve.held_mib.items()}, "phases": curve.phases}
+
+
+def _around(own: int, values: tuple[int, ...]) -> list[int]:
+    return sorted({own, *values})
+
+
+def _command(report: Report, rehearsal: Rehearsal) -> dict[str, Any]:
+    """The words of the command that rehearses it, in parts: what is chosen goes between them."""
+    call = report.call
+    options = list(call.options) if call is not None else []
+    if "--gpus" in options:
+        del options[(at := options.index("--gpus")) : at + 2]
+    changed = () if rehearsal.changed is msgspec.UNSET else rehearsal.changed
+    words = (call.command if call is not None and call.command else None) or rehearsal.command
+    return {
+        "options": clean_line(shlex.join(options)),
+        "words": clean_line(shlex.join(words)),
+        "changed": {one.name: clean_line(one.value) for one in changed},
+    }

@@ -1,0 +1,187 @@
+"""A rehearsal of the run with other settings: in a copy of the project, so that the user's files stay as they are."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gonogo.check.findings import check
+from gonogo.check.settings import read_settings as settings_of
+from gonogo.evidence.rehearsal.record import RehearsalRecord
+from gonogo.evidence.run import Run
+from gonogo.finding import Edit, Report, translated
+from gonogo.finding.errors import UserError
+from gonogo.finding.rehearsal import AlsoRehearsed, ChangedSetting, Rehearsal, curve_of
+from gonogo.rehearse.answer import was_interrupted
+from gonogo.rehearse.progress import OnProgress, RehearsalStatus
+from gonogo.rehearse.request import RehearsalRequest
+from gonogo.rehearse.viewer_files import ViewerFiles
+from gonogo.rehearse.workers.scratch import scratch_folder
+from gonogo.trials.cure.answer import with_step_time
+from gonogo.trials.cure.copy import Copy
+from gonogo.trials.what_if.setting_changes import Settings, as_text, edits_for
+
+Rehearse = Callable[[RehearsalRequest, OnProgress | None], tuple[RehearsalRecord | None, Report]]
+"""Rehearses a request in the current folder. Raises what a rehearsal raises."""
+
+_NO_RUN = translated("the command starts no training whose settings gonogo can change: change them in its files")
+_WITH = translated("with {settings}: {activity}")
+
+
+def rehearse_with(
+    request: RehearsalRequest,
+    changed: Settings,
+    also: Sequence[Settings],
+    rehearse: Rehearse,
+    on_progress: OnProgress | None = None,
+) -> tuple[RehearsalRecord | None, Report]:
+    """Rehearse the command of the current folder with the settings of ``--set``, and then with each of ``--also``.
+
+    The report is of the first; it has the others beside it. Raises UserError, before anything is run, where a setting
+    has no place in the run's files.
+    """
+    with scratch_folder() as scratch:
+        first = ChangedRun(request, changed, scratch / "0") if changed else None
+        others = [
+            ChangedRun(
+                replace(request, ranks="0", keep=None, viewers=ViewerFiles()), {**changed, **one}, scratch / name
+            )
+            for name, one in zip(map(str, itertools.count(1)), also, strict=False)
+        ]
+        if first is not None:
+            record, report = first.rehearsed(rehearse, on_progress)
+        else:
+            record, report = rehearse(request, on_progress)
+            report = with_step_time(report, record) if record is not None else report
+        if report.rehearsal is None or record is None or was_interrupted(record):
+            return record, report
+        found = []
+        for other in others:
+            _, one = other.rehearsed(rehearse, on_progress)
+            found.append(also_rehearsed(other.settings, one))
+    if found:
+        report = msgspec.structs.replace(report, rehearsal=msgspec.structs.replace(report.rehearsal, also=tuple(found)))
+    return record, report
+
+
+class ChangedRun:
+    """The run in a copy of its project, with other settings."""
+
+    def __init__(self, request: RehearsalRequest, settings: Settings, scratch: Path) -> None:
+        """Make the copy. Raises UserError where a setting has no place in the run's files."""
+        self.settings = settings
+        self._command = tuple(request.command)
+        scratch.mkdir()
+        copy = self._copy = Copy(scratch, Path.cwd(), request.command)
+        run = _run_of(copy)
+        if run is not None and run.launch is not None and not run.launch.source.writable:
+            copy.type_command()
+            run = _run_of(copy)
+        steps: list[list[Edit]] = []
+        for name, value in settings.items():
+            if run is None:
+                raise UserError(_NO_RUN)
+            with copy.entered():
+                steps.append(edits_for(run, name, value))
+            if not copy.may_change(steps[-1]):
+                raise UserError(_NO_RUN)
+            copy.lay(steps)
+            run = _run_of(copy)
+        self._changed = tuple(
+            ChangedSetting(name, value, tuple(dict.fromkeys(copy.shown_path(edit.path) for edit in edits)))
+            for (name, value), edits in zip(settings.items(), steps, strict=True)
+        )
+        self._request = replace(request, command=copy.words, environment=_in_copy(request.environment, copy))
+
+    def rehearsed(self, rehearse: Rehearse, on_progress: OnProgress | None) -> tuple[RehearsalRecord | None, Report]:
+        """Rehearse it; the report speaks of the user's own files."""
+
+        def said(status: RehearsalStatus) -> None:
+            assert on_progress is not None
+            activity = _WITH.format(settings=as_text(self.settings), activity=status.activity)
+            on_progress(replace(status, activity=activity))
+
+        with self._copy.entered():
+            record, report = rehearse(self._request, said if on_progress is not None else None)
+            report = with_step_time(report, record) if record is not None else report
+        report = _with_user_paths(report, self._copy)
+        findings = tuple(msgspec.structs.replace(finding, fixes=()) for finding in report.findings)  # the copy's edits
+        rehearsal = report.rehearsal
+        if rehearsal is not None:
+            rehearsal = msgspec.structs.replace(rehearsal, command=self._command, changed=self._changed)
+        return record, msgspec.structs.replace(report, findings=findings, rehearsal=rehearsal)
+
+
+def also_rehearsed(settings: Settings, report: Report) -> AlsoRehearsed:
+    """What the report of the run itself says of one with other settings."""
+    rehearsal = report.rehearsal
+    rank = rehearsal.ranks[0] if rehearsal is not None and rehearsal.ranks else None
+    own = next((device for device in rank.devices if device.device == rank.device), None) if rank is not None else None
+    timeline = next((one for one in rank.timelines if one.device == rank.device), None) if rank is not None else None
+    run = rank.as_run if rank is not None else None
+    return AlsoRehearsed(
+        settings=dict(settings),
+        verdict=report.verdict.value,
+        reason=report.findings[0].title if report.findings and report.verdict.value != "GO" else None,
+        peak_allocated_bytes=own.peak_allocated_bytes if own is not None else 0,
+        peak_reserved_bytes=own.peak_reserved_bytes if own is not None else 0,
+        host_bytes_of_node=_host_of(rehearsal),
+        seconds_of_step=rehearsal.seconds_of_step if rehearsal is not None else None,
+        tokens_per_second_per_gpu=rehearsal.tokens_per_second_per_gpu if rehearsal is not None else None,
+        samples=run.samples[1] if run is not None and run.samples else None,
+        tokens=run.tokens[1] if run is not None and run.tokens else None,
+        accumulation=run.accumulation[1] if run is not None and run.accumulation else None,
+        curve=curve_of(timeline) if timeline is not None else None,
+    )
+
+
+def _host_of(rehearsal: Rehearsal | None) -> int:
+    node = rehearsal.host_per_node if rehearsal is not None else None
+    return node.peak_bytes if node is not None else 0
+
+
+def _run_of(copy: Copy) -> Run | None:
+    """The run that the copy's command launches; what its files are becomes the copy's own."""
+    with copy.entered():
+        checked = check([], copy.words, settings=settings_of(copy.folder))
+    for path in checked.gathered.files.sources:
+        original = copy.original_of(path)
+        if original is not None:
+            copy.own(original)
+    return next((run for run in checked.gathered.runs if run.launch is not None), None)
+
+
+def _in_copy(environment: Path | None, copy: Copy) -> Path | None:
+    """A file of versions that lies in the project, as the copy has it."""
+    if environment is None:
+        return None
+    original = copy.original_folder / environment
+    return copy.of(original) if copy.of(original).exists() else environment
+
+
+def _with_user_paths(report: Report, copy: Copy) -> Report:
+    """The report without the copy's folder in any of its texts."""
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, str):
+            plain = copy.shown(value)
+            return plain if plain != value else value
+        if isinstance(value, msgspec.Struct):
+            fields = {name: getattr(value, name) for name in value.__struct_fields__}
+            new = {name: mapped for name, one in fields.items() if (mapped := shown(one)) is not one}
+            return msgspec.structs.replace(value, **new) if new else value
+        if isinstance(value, tuple | list):
+            parts = [shown(one) for one in value]
+            same = all(new is old for new, old in zip(parts, value, strict=True))
+            return value if same else type(value)(parts)
+        if isinstance(value, dict):
+            return {shown(name): shown(one) for name, one in value.items()} if value else value
+        return value
+
+    mapped: Report = shown(report)
+    return mapped
